@@ -1,0 +1,98 @@
+/**
+ * The one error class of the package, and the reading of the server's error replies.
+ *
+ * Invariants: `code` is one of a closed set, so that a caller can switch on it; the text the server sent is kept in
+ * `reason`. Ordinary outcomes (a duplicate, a job that is gone) are values of the verbs and never errors.
+ * Does not: retry, log, or hold any part of a payload or a credential.
+ */
+
+/** The refusals of the wire contract, section 5: the first word of the reply. */
+export const WIRE_CLASSES = ['EMQKIND', 'EMQSTALE', 'EMQSTATE', 'EMQLOCK', 'EMQRATE', 'EMQWIRE'] as const;
+
+/** The server's own error words that callers handle differently. Any other word is read as `ERR`. */
+export const SERVER_CLASSES = [
+  'WRONGTYPE',
+  'NOPERM',
+  'NOAUTH',
+  'WRONGPASS',
+  'OOM',
+  'READONLY',
+  'LOADING',
+  'BUSY',
+  'MASTERDOWN',
+  'MISCONF',
+  'NOREPLICAS',
+  'CLUSTERDOWN',
+  'CROSSSLOT',
+  'MOVED',
+  'ASK',
+  'TRYAGAIN',
+  'NOSCRIPT',
+  'UNKILLABLE',
+  'EXECABORT',
+  'ERR',
+] as const;
+
+/** What the client itself reports. */
+export const CLIENT_CODES = [
+  'EMQ_INPUT',
+  'EMQ_CONNECTION',
+  'EMQ_TIMEOUT',
+  'EMQ_CLOSED',
+  'EMQ_UNKNOWN_OUTCOME',
+  'EMQ_DURABILITY',
+] as const;
+
+export type WireClass = (typeof WIRE_CLASSES)[number];
+export type ServerClass = (typeof SERVER_CLASSES)[number];
+export type ClientCode = (typeof CLIENT_CODES)[number];
+/** The closed set of `EmqError.code`. */
+export type EmqCode = WireClass | ServerClass | ClientCode;
+
+/**
+ * The only error this package throws or rejects with.
+ *
+ * `code` is what to switch on:
+ * - `EMQKIND` `EMQSTALE` `EMQSTATE` `EMQLOCK` `EMQRATE` `EMQWIRE`: a refusal of the wire contract (section 5); nothing was written.
+ * - `EMQ_INPUT`: refused by the client before anything was sent.
+ * - `EMQ_CONNECTION`: no connection; nothing was sent, or what was sent may be repeated without harm.
+ * - `EMQ_TIMEOUT`: no reply within the deadline to a call that may be repeated without harm.
+ * - `EMQ_UNKNOWN_OUTCOME`: the call was sent and its reply was lost: it may or may not have happened (section 10).
+ * - `EMQ_CLOSED`: the connector was closed.
+ * - `EMQ_DURABILITY`: written, but not as durably as was asked for.
+ * - any other word (`OOM`, `NOPERM`, `WRONGTYPE`, `READONLY` ...): the server's own error.
+ *
+ * `reason` is the text for a person: for a server's error the whole reply.
+ */
+export class EmqError extends Error {
+  override readonly name = 'EmqError';
+  readonly code: EmqCode;
+  readonly reason: string;
+
+  constructor(code: EmqCode, reason: string, options?: { cause?: unknown }) {
+    super(reason.startsWith(code) ? reason : `${code} ${reason}`, options);
+    this.code = code;
+    this.reason = reason;
+  }
+}
+
+const KNOWN: ReadonlySet<string> = new Set<string>([...WIRE_CLASSES, ...SERVER_CLASSES]);
+/** What a script's `redis.call` puts behind the text of an error: where in the script it happened. */
+const SCRIPT_SUFFIX = / script: [0-9a-f]{40}, on @?user_script:\d+\.$/;
+
+/**
+ * Reads an error reply of the server (without the leading `-`) into an `EmqError`.
+ * The place in the script that the server puts behind the text is dropped, so that both executors give the same text;
+ * an ACL failure inside a script is a `NOPERM` like any other.
+ */
+export function fromReply(text: string): EmqError {
+  const reason = text.replace(SCRIPT_SUFFIX, '');
+  const word = /^[A-Z][A-Z0-9]*/.exec(reason)?.[0] ?? '';
+  if (/^(ERR |NOPERM )?ACL failure in script/.test(reason)) return new EmqError('NOPERM', reason);
+  return new EmqError(KNOWN.has(word) ? (word as EmqCode) : 'ERR', reason);
+}
+
+/** A refusal by the client, before the wire: what was wrong and what to do. */
+export function inputError(reason: string): EmqError {
+  return new EmqError('EMQ_INPUT', reason);
+}

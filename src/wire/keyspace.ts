@@ -1,0 +1,82 @@
+/**
+ * The names of a queue's keys (wire contract, section 2), and the grammar of what goes into them.
+ *
+ * Invariants: every key starts with the base `emq:{q}:` and so lies in one cluster slot; a name outside the grammar
+ * is refused here, before the wire. Does not: talk to a server.
+ */
+import { isBranded } from '../ids/brand.js';
+import { inputError } from './errors.js';
+
+/** The key that holds the node's brand (wire contract, section 8). */
+export const NODE_VERSION_KEY = '{emq}:version';
+
+const QUEUE = /^[A-Za-z0-9._-]{1,128}$/;
+const DEDUP = /^[A-Za-z0-9._-]{1,255}$/;
+
+/** The keys of one queue. Construct it once per queue; every getter is a stored string. */
+export class Keyspace {
+  readonly queue: string;
+  readonly base: string;
+  readonly pending: string;
+  readonly active: string;
+  readonly schedule: string;
+  readonly dead: string;
+  readonly wake: string;
+  readonly meta: string;
+  readonly version: string;
+  /** The pub/sub channel of lifecycle events; not a key. */
+  readonly events: string;
+
+  /** @throws EmqError `EMQ_INPUT` for a name that is not 1 to 128 of `A-Z a-z 0-9 . _ -`, or is `emq`. */
+  constructor(queue: string) {
+    if (typeof queue !== 'string' || !QUEUE.test(queue) || queue === 'emq') {
+      throw inputError(`queue name ${quote(queue)} must be 1 to 128 of A-Z a-z 0-9 . _ - and not "emq"`);
+    }
+    this.queue = queue;
+    this.base = `emq:{${queue}}:`;
+    this.pending = `${this.base}pending`;
+    this.active = `${this.base}active`;
+    this.schedule = `${this.base}schedule`;
+    this.dead = `${this.base}dead`;
+    this.wake = `${this.base}wake`;
+    this.meta = `${this.base}meta`;
+    this.version = `${this.base}version`;
+    this.events = `${this.base}events`;
+  }
+
+  /** The row of a job. @throws EmqError `EMQ_INPUT` unless `id` is a branded id (14 bytes). */
+  job(id: string): string {
+    return `${this.base}job:${checkId(id)}`;
+  }
+
+  /** The log lines of a job, a list. */
+  logs(id: string): string {
+    return `${this.job(id)}:logs`;
+  }
+
+  /** The key under which a dedup id is parked. @throws EmqError `EMQ_INPUT` outside the grammar. */
+  dedup(id: string): string {
+    if (typeof id !== 'string' || !DEDUP.test(id)) {
+      throw inputError(`dedup id ${quote(id)} must be 1 to 255 of A-Z a-z 0-9 . _ -`);
+    }
+    return `${this.base}de:${id}`;
+  }
+
+  /** A counter of finished jobs, a hash with the field `count`. */
+  metrics(outcome: 'completed' | 'failed'): string {
+    return `${this.base}metrics:${outcome}`;
+  }
+}
+
+/** @throws EmqError `EMQ_INPUT` unless `id` is a branded id. The namespace is the server's business (`EMQKIND`). */
+export function checkId(id: string): string {
+  if (!isBranded(id)) {
+    throw inputError(`job id ${quote(id)} must be a branded id: 3 letters A-Z and 11 base62 digits, at most AzL8n0Y58m7`);
+  }
+  return id;
+}
+
+function quote(value: unknown): string {
+  const text = typeof value === 'string' ? JSON.stringify(value) : `of type ${typeof value}`;
+  return text.length > 80 ? `${text.slice(0, 77)}..."` : text;
+}
