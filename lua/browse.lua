@@ -1,0 +1,14 @@
+#!lua flags=no-writes
+-- browse: ids of one of the four sets by rank, the last to be served first; with equal scores that is the newest.
+-- KEYS 1 pending, active, schedule or dead   ARGV 1 offset, 2 limit
+-- Reply the ids. Refuses ERR offset, ERR limit. Cost O(log N + limit).
+
+-- @include lib/number
+
+local offset, err = anyint('offset', ARGV[1])
+if err then return err end
+if offset < 0 then return redis.error_reply('ERR offset must not be negative') end
+local limit
+limit, err = positive('limit', ARGV[2])
+if err then return err end
+return redis.call('ZRANGE', KEYS[1], digits(offset), digits(offset + limit - 1), 'REV')

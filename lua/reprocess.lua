@@ -1,0 +1,25 @@
+#!lua flags=allow-oom
+-- reprocess: an operator brings a dead job back to wait; its last error and its stall count are forgotten.
+-- KEYS 1 row, 2 dead, 3 pending   ARGV 1 id, 2 the base emq:{q}:
+-- Reply 1, or -1 when the row is gone. Refuses EMQSTATE when the job is not dead. Cost O(log N), O(lanes) for a grouped
+-- job.
+
+-- @include lib/lapse
+
+local id, b = ARGV[1], ARGV[2]
+local dead = redis.call('ZSCORE', KEYS[2], id)
+redis.call('ZCARD', KEYS[3])
+local fields = redis.call('HMGET', KEYS[1], 'group', 'priority')
+if redis.call('HLEN', KEYS[1]) == 0 then return -1 end
+if not dead then return redis.error_reply('EMQSTATE not dead') end
+local to, err = ready(b, KEYS[3], fields[1], fields[2], false)
+if err then return err end
+local room = wake_room(b .. 'wake')
+
+redis.call('ZREM', KEYS[2], id)
+redis.call('HDEL', KEYS[1], 'last_error', 'stalled')
+redis.call('HSET', KEYS[1], 'state', 'pending')
+redis.call('ZADD', to.key, to.score, id)
+write_lanes(b)
+push_wakes(b .. 'wake', room)
+return 1

@@ -1,0 +1,75 @@
+/* Writes. Each does the change, fires the keyspace event that the script's command would fire, signals the key as
+ * modified, and replicates the effect as a core command. The server wraps the effects of one call into one transaction.
+ *
+ * Invariant: called only after every check of the call has passed, so nothing here can fail.
+ * Does not: look at anything to decide. */
+#include "trafikey.h"
+
+static void changed(Call *c, int type, const char *event, Str *name) {
+    (void)ValkeyModule_SignalModifiedKey(c->ctx, name);
+    (void)ValkeyModule_NotifyKeyspaceEvent(c->ctx, type, event, name);
+}
+
+/* A container that a removal has emptied is gone, and the core commands say so. */
+static void gone_if_empty(Call *c, Key *key, Str *name) {
+    if (keys_missing(key)) (void)ValkeyModule_NotifyKeyspaceEvent(c->ctx, VALKEYMODULE_NOTIFY_GENERIC, "del", name);
+}
+
+void effect_zrem(Call *c, Key *key, Str *name, Str *member, const char *event) {
+    (void)ValkeyModule_ZsetRem(key, member, NULL);
+    changed(c, VALKEYMODULE_NOTIFY_ZSET, event, name);
+    gone_if_empty(c, key, name);
+    (void)ValkeyModule_Replicate(c->ctx, "ZREM", "ss", name, member);
+}
+
+void effect_zadd(Call *c, Key *key, Str *name, long long score, Str *member) {
+    (void)ValkeyModule_ZsetAdd(key, (double)score, member, NULL);
+    changed(c, VALKEYMODULE_NOTIFY_ZSET, "zadd", name);
+    (void)ValkeyModule_Replicate(c->ctx, "ZADD", "sls", name, score, member);
+}
+
+void effect_hset(Call *c, Key *key, Str *name, const Field *fields, size_t count) {
+    Str *flat[2 * 8];
+    for (size_t i = 0; i < count; i++) {
+        (void)ValkeyModule_HashSet(key, VALKEYMODULE_HASH_NONE, fields[i].name, fields[i].value, NULL);
+        flat[2 * i] = fields[i].name;
+        flat[2 * i + 1] = fields[i].value;
+    }
+    changed(c, VALKEYMODULE_NOTIFY_HASH, "hset", name);
+    (void)ValkeyModule_Replicate(c->ctx, "HSET", "sv", name, flat, 2 * count);
+}
+
+void effect_hdel(Call *c, Key *key, Str *name, Str *field) {
+    (void)ValkeyModule_HashSet(key, VALKEYMODULE_HASH_NONE, field, VALKEYMODULE_HASH_DELETE, NULL);
+    changed(c, VALKEYMODULE_NOTIFY_HASH, "hdel", name);
+    gone_if_empty(c, key, name);
+    (void)ValkeyModule_Replicate(c->ctx, "HDEL", "ss", name, field);
+}
+
+void effect_hincrby(Call *c, Key *key, Str *name, Str *field, long long was, long long by) {
+    Str *value = ValkeyModule_CreateStringFromLongLong(c->ctx, was + by);
+    (void)ValkeyModule_HashSet(key, VALKEYMODULE_HASH_NONE, field, value, NULL);
+    changed(c, VALKEYMODULE_NOTIFY_HASH, "hincrby", name);
+    (void)ValkeyModule_Replicate(c->ctx, "HINCRBY", "ssl", name, field, by);
+}
+
+void effect_push(Call *c, Key *key, Str *name, int where, Str **items, size_t count) {
+    if (count == 0) return;
+    for (size_t i = 0; i < count; i++)
+        (void)ValkeyModule_ListPush(key, where, items[i]);
+    bool head = where == VALKEYMODULE_LIST_HEAD;
+    changed(c, VALKEYMODULE_NOTIFY_LIST, head ? "lpush" : "rpush", name);
+    (void)ValkeyModule_Replicate(c->ctx, head ? "LPUSH" : "RPUSH", "sv", name, items, count);
+}
+
+void effect_retire(Call *c, Str **names, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        Key *key = ValkeyModule_OpenKey(c->ctx, names[i], VALKEYMODULE_READ | VALKEYMODULE_WRITE);
+        if (!keys_missing(key)) {
+            (void)ValkeyModule_UnlinkKey(key);
+            changed(c, VALKEYMODULE_NOTIFY_GENERIC, "del", names[i]);
+        }
+        ValkeyModule_CloseKey(key);
+    }
+    (void)ValkeyModule_Replicate(c->ctx, "DEL", "v", names, count);
+}

@@ -1,0 +1,74 @@
+/* What COMPLETE and FAIL share: how a job leaves the hands of its worker (TOKEN, HELD, LEAVE and RING of the wire
+ * contract, section 4). The same as lua/lib/row.lua and lua/lib/settle.lua, in the same order.
+ *
+ * Does not: decide what becomes of the job. */
+#include "trafikey.h"
+#include <string.h>
+
+static bool equal(const Str *a, const Str *b) {
+    size_t a_len, b_len;
+    const char *a_text = ValkeyModule_StringPtrLen(a, &a_len), *b_text = ValkeyModule_StringPtrLen(b, &b_len);
+    return a_len == b_len && memcmp(a_text, b_text, a_len) == 0;
+}
+
+/* Compared as text; "0" belongs to a job that was never claimed and fences nothing. */
+static bool fences(const Str *attempts, const Str *token) {
+    size_t len;
+    if (attempts == NULL || !equal(attempts, token)) return false;
+    const char *text = ValkeyModule_StringPtrLen(attempts, &len);
+    return !(len == 1 && text[0] == '0');
+}
+
+/* Whether the id waits in this set; the set is left open in `place` if it does. */
+static bool waits(Call *c, Settle *s, Str *name, bool *found) {
+    double score;
+    Key *key;
+    *found = false;
+    if (!keys_open_derived(c, name, VALKEYMODULE_KEYTYPE_ZSET, USE_WRITE, &key)) return false;
+    if (!keys_missing(key) && ValkeyModule_ZsetScore(key, s->id, &score) == VALKEYMODULE_OK) {
+        s->place = key;
+        s->place_name = name;
+        *found = true;
+    } else {
+        ValkeyModule_CloseKey(key);
+    }
+    return true;
+}
+
+bool settle_check(Call *c, Settle *s, const Str *token, const SettleTexts *texts) {
+    Str *attempts = NULL, *group = NULL, *parent = NULL;
+    (void)ValkeyModule_HashGet(s->row, VALKEYMODULE_HASH_NONE, cached.attempts, &attempts, cached.group, &group,
+                               cached.parent, &parent, NULL);
+    if (!fences(attempts, token)) return refuse(c, texts->stale);
+    if (!number_stored(c, attempts, "ERR stored attempts is not an integer", &s->attempts)) return false;
+    if (parent != NULL) return refuse(c, texts->flow);
+    if (group != NULL && !lanes_get(c, &s->lanes, group, &s->lane)) return false;
+
+    double score;
+    bool active = !keys_missing(s->active) && ValkeyModule_ZsetScore(s->active, s->id, &score) == VALKEYMODULE_OK;
+    if (active) {
+        /* an id both active and waiting leaves the active set */
+        s->place = s->active;
+        s->place_name = s->active_name;
+    } else {
+        bool found = false;
+        if (s->lane != NULL) {
+            if (!waits(c, s, s->lane->name, &found)) return false;
+            if (found) s->lane->waiting--;
+        }
+        if (!found && !waits(c, s, keys_name(c, "pending", NULL, NULL), &found)) return false;
+        if (!found) return refuse(c, texts->not_held);
+    }
+    if (s->lane != NULL) {
+        if (active) lanes_leave(s->lane);
+        lanes_ring(&s->lanes, s->lane);
+    }
+    return true;
+}
+
+void settle_depart(Call *c, Settle *s) {
+    effect_zrem(c, s->place, s->place_name, s->id, "zrem");
+    if (s->lane == NULL) return;
+    lanes_write(c, &s->lanes);
+    lanes_unring(c, s->lane);
+}

@@ -1,0 +1,61 @@
+/**
+ * The checks that the verbs make before anything is sent, so that a mistake costs no round trip and names itself.
+ *
+ * Invariants: every refusal is an `EmqError` `EMQ_INPUT` that says what was given and what to give.
+ * Does not: repeat what only the server can know (kind, token, state).
+ */
+import { inputError } from '../wire/errors.js';
+
+/** The largest number on the wire, 2^52: exact as a double, and so is the server's clock plus it. */
+export const LARGEST = 2 ** 52;
+const HIGHEST_PRIORITY = 2_097_152;
+
+/** An integer of at least 1 and at most 2^52. */
+export function positive(what: string, value: number): number {
+  if (!Number.isInteger(value) || value < 1 || value > LARGEST) {
+    throw inputError(`${what} must be an integer from 1 to 2^52, got ${show(value)}`);
+  }
+  return value;
+}
+
+/** An integer from -2^52 to 2^52. */
+export function anyInteger(what: string, value: number): number {
+  if (!Number.isInteger(value) || value < -LARGEST || value > LARGEST) {
+    throw inputError(`${what} must be an integer from -2^52 to 2^52, got ${show(value)}`);
+  }
+  return value;
+}
+
+/** An integer of at least 0. */
+export function notNegative(what: string, value: number): number {
+  if (!Number.isInteger(value) || value < 0 || value > LARGEST) {
+    throw inputError(`${what} must be an integer from 0 to 2^52, got ${show(value)}`);
+  }
+  return value;
+}
+
+/** 0..2097152, lower first. */
+export function checkPriority(value: number | undefined): number | undefined {
+  if (value !== undefined && (!Number.isInteger(value) || value < 0 || value > HIGHEST_PRIORITY)) {
+    throw inputError(`priority must be an integer from 0 (first) to ${HIGHEST_PRIORITY} (last), got ${show(value)}`);
+  }
+  return value;
+}
+
+/** Text or bytes, as they are. */
+export function bytes(what: string, value: string | Uint8Array): string | Buffer {
+  if (typeof value === 'string') return value;
+  if (value instanceof Uint8Array) return asBuffer(value);
+  throw inputError(`${what} must be a string or bytes, got ${show(value)}`);
+}
+
+export function asBuffer(value: Uint8Array): Buffer {
+  return Buffer.isBuffer(value) ? value : Buffer.from(value.buffer, value.byteOffset, value.byteLength);
+}
+
+/** A short, safe picture of a wrong value: numbers as they are, text cut short, anything else by its type. */
+export function show(value: unknown): string {
+  if (typeof value === 'number' || typeof value === 'bigint') return String(value);
+  if (typeof value === 'string') return JSON.stringify(value.length > 40 ? `${value.slice(0, 37)}...` : value);
+  return value === null ? 'null' : typeof value;
+}

@@ -1,0 +1,353 @@
+/**
+ * The verbs of a queue, one method for each transition, thin over the transition table.
+ *
+ * Invariants: everything is checked before the wire; ordinary outcomes are values (`duplicate`, `gone`, `dead`, null),
+ * refusals are `EmqError`s that left nothing written. At least once is the promise: a job may run again after a lapsed
+ * lease, and `job.token` is what fences the old run's writes.
+ * Does not: run handlers, sweep by itself, or keep any state but its settings.
+ */
+import type { StandardSchemaV1 } from '@standard-schema/spec';
+import { mint } from '../ids/mint.js';
+import { inputError, type EmqError } from '../wire/errors.js';
+import type { Call, Outcome, Reply, Transition } from '../wire/call.js';
+import { checkId, Keyspace } from '../wire/keyspace.js';
+import {
+  COUNT_NAMES,
+  transitions,
+  type CountName,
+  type JobState,
+  type PlaceName,
+  type When,
+} from '../wire/transitions.js';
+import { encodePayload, jsonCodec, type Codec } from './codec.js';
+import { anyInteger, bytes, checkPriority, notNegative, positive, show } from './input.js';
+import { Job, readRow, type HeldJob, type JobRow } from './job.js';
+
+/** What the verbs need of a connector. `Connector` is one. */
+export interface Wire {
+  run(call: Call): Promise<Reply>;
+  runAll(calls: readonly Call[]): Promise<Outcome[]>;
+}
+
+export interface JobsOptions<T> {
+  /** Default: JSON. Both ends of a queue must use the same. */
+  codec?: Codec<T>;
+  /** Any Standard Schema (zod, valibot, arktype ...): types the payload, and checks it before it is enqueued. */
+  schema?: StandardSchemaV1<unknown, T>;
+  /** The most bytes a payload may have. Default 1 MiB. */
+  maxPayloadBytes?: number;
+}
+
+export interface EnqueueOptions {
+  /** A branded id of your own, `JOB` + 11 digits; enqueueing it again answers `duplicate`. Default: a new one. */
+  id?: string;
+  /** 0 (first, the default) to 2097152. */
+  priority?: number;
+  /** Anything JSON, kept in the row as it is. */
+  opts?: Readonly<Record<string, unknown>>;
+}
+
+export interface Enqueued {
+  readonly id: string;
+  readonly outcome: 'enqueued' | 'duplicate';
+}
+
+export type EnqueuedMany = Enqueued | { readonly id: string; readonly outcome: 'failed'; readonly error: EmqError };
+
+/** A time to run at: so many ms from now by the server's clock, or an absolute time (Unix ms or a Date). */
+export type RunAt = { readonly inMs: number } | { readonly at: number | Date };
+
+const MINT_TRIES = 8;
+const BULK_STEP = 1000;
+
+export class Jobs<T = unknown> {
+  readonly queue: string;
+  readonly keys: Keyspace;
+  readonly #wire: Wire;
+  readonly #codec: Codec<T>;
+  readonly #schema: StandardSchemaV1<unknown, T> | undefined;
+  readonly #maxPayloadBytes: number;
+
+  /** @throws EmqError `EMQ_INPUT` for a queue name outside the grammar. */
+  constructor(wire: Wire, queue: string, options: JobsOptions<T> = {}) {
+    this.keys = new Keyspace(queue);
+    this.queue = queue;
+    this.#wire = wire;
+    this.#codec = options.codec ?? jsonCodec<T>();
+    this.#schema = options.schema;
+    this.#maxPayloadBytes = positive('maxPayloadBytes', options.maxPayloadBytes ?? 1_048_576);
+  }
+
+  /** Adds a job that can be claimed at once. With an id of your own, a second time is `duplicate` and changes nothing. */
+  async enqueue(payload: T | Uint8Array, options: EnqueueOptions = {}): Promise<Enqueued> {
+    const admission = await this.#admission(payload, options);
+    return this.#admit(options.id, (id) => this.#run(transitions.enqueue, { id, ...admission }));
+  }
+
+  /**
+   * Adds many jobs in few writes; results are in the order of the items. Not one step: each job is added by itself.
+   * Every item is checked before the first is sent.
+   */
+  async enqueueMany(items: readonly (EnqueueOptions & { payload: T | Uint8Array })[]): Promise<EnqueuedMany[]> {
+    const inputs = await Promise.all(
+      items.map(async (item) => ({
+        id: item.id === undefined ? mint() : checkId(item.id),
+        ...(await this.#admission(item.payload, item)),
+      })),
+    );
+    const results: EnqueuedMany[] = [];
+    for (let i = 0; i < inputs.length; i += BULK_STEP) {
+      const step = inputs.slice(i, i + BULK_STEP);
+      const outcomes = await this.#wire.runAll(step.map((input) => this.#call(transitions.enqueue, input)));
+      for (const [j, outcome] of outcomes.entries()) {
+        const input = step[j];
+        if (input === undefined) continue;
+        const { id } = input;
+        if (!outcome.ok) results.push({ id, outcome: 'failed', error: outcome.error });
+        else {
+          const answer = transitions.enqueue.read(outcome.reply);
+          // an id of our own that is taken was never the caller's wish: mint again
+          results.push(
+            answer === 'duplicate' && items[i + j]?.id === undefined
+              ? await this.#admit(undefined, (other) => this.#run(transitions.enqueue, { ...input, id: other }))
+              : { id, outcome: answer },
+          );
+        }
+      }
+    }
+    return results;
+  }
+
+  /** Adds a job that can be claimed when its time has come and `promote` has run. */
+  async schedule(
+    payload: T | Uint8Array,
+    runAt: RunAt,
+    options: EnqueueOptions = {},
+  ): Promise<{ readonly id: string; readonly outcome: 'scheduled' | 'duplicate' }> {
+    const when = checkWhen(runAt);
+    const admission = await this.#admission(payload, options);
+    return this.#admit(options.id, (id) => this.#run(transitions.schedule, { id, when, ...admission }));
+  }
+
+  /**
+   * Claims the first waiting job for `leaseMs`, or null: nothing waits, the queue is paused, or the head was an id
+   * without a row (which is dropped: claim again while `counts` says that jobs wait).
+   */
+  async claim({ leaseMs }: { leaseMs: number }): Promise<Job<T> | null> {
+    const job = await this.#run(transitions.claim, { leaseMs: positive('leaseMs', leaseMs) });
+    return job && new Job(job, this.#codec);
+  }
+
+  /** Claims up to `size` waiting jobs on one deadline; an empty array when there are none. */
+  async claimBatch({ leaseMs, size }: { leaseMs: number; size: number }): Promise<Job<T>[]> {
+    const input = { leaseMs: positive('leaseMs', leaseMs), size: positive('size', size) };
+    return (await this.#run(transitions.claimBatch, input)).map((job) => new Job(job, this.#codec));
+  }
+
+  /** The job is done: it leaves no key behind. `gone`: it was done already. @throws `EMQSTALE` `EMQSTATE`. */
+  async complete(job: HeldJob): Promise<'completed' | 'gone'> {
+    return this.#run(transitions.complete, checkHeld(job));
+  }
+
+  /**
+   * The job failed: it is tried again after `delayMs`, or `dead` once it was claimed `maxAttempts` times.
+   * @throws EmqError `EMQSTALE` (another token, or no such job), `EMQSTATE` (not held).
+   */
+  async fail(
+    job: HeldJob,
+    options: { delayMs: number; maxAttempts: number; error: string | Uint8Array },
+  ): Promise<'scheduled' | 'dead'> {
+    return this.#run(transitions.fail, {
+      ...checkHeld(job),
+      delayMs: anyInteger('delayMs', options.delayMs),
+      maxAttempts: positive('maxAttempts', options.maxAttempts),
+      error: bytes('error', options.error),
+    });
+  }
+
+  /** Puts a held job off without a failure; the claim does not count against its cap. @throws `EMQSTALE` `EMQSTATE`. */
+  async delay(job: HeldJob, runAt: RunAt): Promise<'scheduled'> {
+    return this.#run(transitions.delay, { ...checkHeld(job), when: checkWhen(runAt) });
+  }
+
+  /** The lease ends `leaseMs` from now. @throws EmqError `EMQSTALE`, `EMQSTATE` (the lease lapsed and was swept). */
+  async extend(job: HeldJob, { leaseMs }: { leaseMs: number }): Promise<'extended' | 'gone'> {
+    return this.#run(transitions.extend, { ...checkHeld(job), leaseMs: positive('leaseMs', leaseMs) });
+  }
+
+  /** Renews many leases in one step; answers the ids that could not be. */
+  async extendMany(jobs: readonly HeldJob[], { leaseMs }: { leaseMs: number }): Promise<string[]> {
+    const held = jobs.map(checkHeld);
+    positive('leaseMs', leaseMs);
+    return held.length === 0 ? [] : this.#run(transitions.extendMany, { leaseMs, held });
+  }
+
+  /** Lets up to `limit` scheduled jobs wait whose time has come; answers how many. */
+  async promote({ limit = 100 }: { limit?: number } = {}): Promise<number> {
+    return this.#run(transitions.promote, { limit: positive('limit', limit) });
+  }
+
+  /** Lets up to `limit` jobs wait again whose lease has lapsed, uncounted; answers how many. */
+  async reap({ limit = 100 }: { limit?: number } = {}): Promise<number> {
+    return this.#run(transitions.reap, { limit: positive('limit', limit) });
+  }
+
+  /**
+   * As `reap`, but counts: at `maxStalled` lapses a job is dead. On wire 6 a lease from before a restart of the server
+   * is not counted.
+   */
+  async stalledCheck({ maxStalled = 3, limit = 100 }: { maxStalled?: number; limit?: number } = {}): Promise<{
+    readonly recovered: string[];
+    readonly dead: string[];
+  }> {
+    const input = { maxStalled: positive('maxStalled', maxStalled), limit: positive('limit', limit) };
+    return this.#run(transitions.stalledCheck, input);
+  }
+
+  /** No job is claimed any more once this has returned; admissions, settles and sweeps go on. */
+  async pause(): Promise<void> {
+    return this.#run(transitions.pause, undefined);
+  }
+
+  async resume(): Promise<void> {
+    return this.#run(transitions.resume, undefined);
+  }
+
+  /** Another payload for a job in whatever state. */
+  async updateData(id: string, payload: T | Uint8Array): Promise<'updated' | 'gone'> {
+    return this.#run(transitions.updateData, { id: checkId(id), payload: await this.#payload(payload) });
+  }
+
+  /** Writes how far a job is, and publishes it on the queue's events channel. */
+  async updateProgress(id: string, progress: string | number): Promise<'updated' | 'gone'> {
+    if (typeof progress !== 'string' && typeof progress !== 'number') {
+      throw inputError(`progress must be text or a number, got ${show(progress)}`);
+    }
+    return this.#run(transitions.updateProgress, { id: checkId(id), progress: String(progress) });
+  }
+
+  /** Adds a log line; with `keep` only that many of the newest stay. Answers the number of lines. */
+  async addLog(id: string, line: string | Uint8Array, { keep = 0 }: { keep?: number } = {}): Promise<number | 'gone'> {
+    const input = { id: checkId(id), line: bytes('line', line), keep: notNegative('keep', keep) };
+    return this.#run(transitions.addLog, input);
+  }
+
+  /** The log lines of a job, oldest first; `first` and `last` are places as of LRANGE (-1 is the newest). */
+  async logs(
+    id: string,
+    { first = 0, last = -1 }: { first?: number; last?: number } = {},
+  ): Promise<Buffer[] | 'gone'> {
+    const input = { id: checkId(id), first: anyInteger('first', first), last: anyInteger('last', last) };
+    return this.#run(transitions.logs, input);
+  }
+
+  /** Takes a job out, wherever it is; frees its dedup key if that holds this id. @throws EmqError `EMQLOCK`. */
+  async remove(id: string, options: { dedupId?: string } = {}): Promise<'removed' | 'gone'> {
+    return this.#run(transitions.remove, { id: checkId(id), ...options });
+  }
+
+  /** A dead job waits again; its last error and stall count are forgotten. @throws EmqError `EMQSTATE` not dead. */
+  async reprocess(id: string): Promise<'pending' | 'gone'> {
+    return this.#run(transitions.reprocess, { id: checkId(id) });
+  }
+
+  /** A job's row, or null. */
+  async get(id: string): Promise<JobRow | null> {
+    const fields = await this.#run(transitions.get, { id: checkId(id) });
+    return fields && readRow(id, fields);
+  }
+
+  /** Where a job is, by the set that holds it. */
+  async state(id: string): Promise<JobState> {
+    return this.#run(transitions.state, { id: checkId(id) });
+  }
+
+  /** Ids of one set, the last to be served first: with equal scores that is the newest. */
+  async browse(
+    state: PlaceName,
+    { offset = 0, limit = 100 }: { offset?: number; limit?: number } = {},
+  ): Promise<string[]> {
+    const input = { state, offset: notNegative('offset', offset), limit: positive('limit', limit) };
+    return this.#run(transitions.browse, input);
+  }
+
+  /** How many jobs are in each set, and how many were completed and died. @throws EmqError `EMQ_INPUT` unknown state. */
+  async counts<N extends CountName = CountName>(
+    names: readonly N[] = COUNT_NAMES as readonly N[],
+  ): Promise<Record<N, number>> {
+    const unknown = names.find((name) => !COUNT_NAMES.includes(name));
+    if (unknown !== undefined) {
+      throw inputError(`unknown state ${show(unknown)}: use ${COUNT_NAMES.join(', ')}`);
+    }
+    const numbers = await this.#run(transitions.counts, { names });
+    return Object.fromEntries(names.map((name, i) => [name, numbers[i] ?? 0])) as Record<N, number>;
+  }
+
+  /** One counter of finished jobs. */
+  async metrics(outcome: 'completed' | 'failed'): Promise<{ readonly count: number }> {
+    return { count: await this.#run(transitions.metrics, { outcome }) };
+  }
+
+  #call<I, R>(transition: Transition<I, R>, input: I): Call {
+    return { transition, queue: this.queue, ...transition.layout(this.keys, input) };
+  }
+
+  async #run<I, R>(transition: Transition<I, R>, input: I): Promise<R> {
+    return transition.read(await this.#wire.run(this.#call(transition, input)));
+  }
+
+  async #admission(payload: T | Uint8Array, options: EnqueueOptions) {
+    if (options.id !== undefined) checkId(options.id);
+    return {
+      payload: await this.#payload(payload),
+      priority: checkPriority(options.priority),
+      opts: options.opts === undefined ? undefined : optsText(options.opts),
+    };
+  }
+
+  async #payload(value: T | Uint8Array): Promise<Buffer> {
+    const checked = value instanceof Uint8Array ? value : await this.#check(value);
+    const encoded = encodePayload(this.#codec, checked);
+    if (encoded.length > this.#maxPayloadBytes) {
+      throw inputError(
+        `the payload has ${encoded.length} bytes, the limit is ${this.#maxPayloadBytes}: store it elsewhere and enqueue where it is, or raise maxPayloadBytes`,
+      );
+    }
+    return encoded;
+  }
+
+  async #check(value: T): Promise<T> {
+    if (!this.#schema) return value;
+    const result = await this.#schema['~standard'].validate(value);
+    if (!result.issues) return result.value;
+    const issue = result.issues[0];
+    const path = issue?.path?.map((part) => String(typeof part === 'object' ? part.key : part)).join('.');
+    throw inputError(`the payload does not fit its schema${path ? ` at ${path}` : ''}: ${issue?.message ?? 'invalid'}`);
+  }
+
+  /** An id that was minted here and is taken means nothing to the caller: mint again (wire contract, section 1). */
+  async #admit<O extends string>(
+    own: string | undefined,
+    admit: (id: string) => Promise<O>,
+  ): Promise<{ readonly id: string; readonly outcome: O }> {
+    for (let tries = 1; ; tries += 1) {
+      const id = own ?? mint();
+      const outcome = await admit(id);
+      if (own !== undefined || outcome !== 'duplicate' || tries === MINT_TRIES) return { id, outcome };
+    }
+  }
+}
+
+function checkHeld(job: HeldJob): HeldJob {
+  return { id: checkId(job.id), token: positive('token', job.token) };
+}
+
+function checkWhen(runAt: RunAt): When {
+  if ('at' in runAt) return { at: anyInteger('at', runAt.at instanceof Date ? runAt.at.getTime() : runAt.at) };
+  return { inMs: anyInteger('inMs', runAt.inMs) };
+}
+
+function optsText(opts: Readonly<Record<string, unknown>>): string {
+  if (typeof opts !== 'object') throw inputError(`opts must be a plain object, got ${show(opts)}`);
+  return encodePayload(jsonCodec(), opts).toString();
+}

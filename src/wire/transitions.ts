@@ -1,0 +1,423 @@
+/**
+ * The transition table: every transition and read of the wire contract, declared once.
+ *
+ * Each entry names its script, its native twin if it has one, how keys and arguments are laid out and how the reply is
+ * read. Executors, verbs, traces, documents and the parity battery all walk this table, so an entry that is added here
+ * is covered everywhere or fails loudly.
+ * Invariants: layouts are those of docs/wire.md, key for key; nothing here reads a clock or talks to a server.
+ * Does not: encode payloads (the verbs do) or judge them.
+ */
+import { inputError } from './errors.js';
+import type { Arg, Reply, Transition } from './call.js';
+
+import { scripts } from './scripts.generated.js';
+
+/** A job that was claimed, as the wire gives it. `attempts` is the fencing token. */
+export interface Claim {
+  readonly id: string;
+  /** null for a row without a payload, which no verb of ours writes. */
+  readonly payload: Buffer | null;
+  readonly attempts: number;
+}
+
+/** A run-at time: `inMs` from now on the server's clock, or `at`, Unix ms. */
+export type When = { readonly inMs: number } | { readonly at: number };
+
+export type JobState =
+  | 'pending'
+  | 'active'
+  | 'scheduled'
+  | 'dead'
+  | 'awaiting_children'
+  /** A row that no set holds. */
+  | 'unknown'
+  /** No row, and no set holds the id. */
+  | 'absent';
+
+/** The four sets a job can be in. */
+export type PlaceName = 'pending' | 'active' | 'scheduled' | 'dead';
+export type CountName = PlaceName | 'completed' | 'failed';
+
+interface Admission {
+  readonly id: string;
+  readonly payload: Arg;
+  /** 0..2097152, lower first. */
+  readonly priority?: number | undefined;
+  /** JSON text: the job's name and its own limits. */
+  readonly opts?: string | undefined;
+}
+
+interface Held {
+  readonly id: string;
+  /** The claim count the caller holds. */
+  readonly token: number;
+}
+
+/** Numbers travel as canonical decimal text; the verbs have checked that they are safe integers. */
+const text = (n: number): string => (Object.is(n, -0) ? '0' : String(n));
+
+function optional(priority: number | undefined, opts: string | undefined): Arg[] {
+  if (opts !== undefined) return [priority === undefined ? '' : text(priority), opts];
+  return priority === undefined ? [] : [text(priority)];
+}
+
+function when(time: When): Arg[] {
+  return 'at' in time ? ['at', text(time.at)] : ['in', text(time.inMs)];
+}
+
+function unexpected(what: string, reply: Reply): never {
+  const kind = reply === null ? 'nil' : Buffer.isBuffer(reply) ? 'a string' : Array.isArray(reply) ? 'an array' : String(reply);
+  throw new TypeError(`${what}: unexpected reply ${kind}`);
+}
+
+function integer(what: string, reply: Reply): number {
+  return typeof reply === 'number' ? reply : unexpected(what, reply);
+}
+
+function list(what: string, reply: Reply): Reply[] {
+  return Array.isArray(reply) ? reply : unexpected(what, reply);
+}
+
+function string(what: string, reply: Reply): string {
+  return Buffer.isBuffer(reply) ? reply.toString() : unexpected(what, reply);
+}
+
+function ids(what: string, reply: Reply): string[] {
+  return list(what, reply).map((id) => string(what, id));
+}
+
+function claim(reply: Reply[]): Claim {
+  const [id, payload, attempts] = reply;
+  if (!Buffer.isBuffer(id) || typeof attempts !== 'number') return unexpected('claim', reply);
+  return { id: id.toString(), payload: Buffer.isBuffer(payload) ? payload : null, attempts };
+}
+
+/** One of two words for the replies 1 and another number. */
+function oneOf<A, B>(what: string, one: A, otherReply: number, other: B): (reply: Reply) => A | B {
+  return (reply) => {
+    const n = integer(what, reply);
+    if (n === 1) return one;
+    return n === otherReply ? other : unexpected(what, reply);
+  };
+}
+
+const define = <I, R>(transition: Transition<I, R>): Transition<I, R> => transition;
+
+const write = { readOnly: false, repeatable: false } as const;
+/** Writes that may be sent again when the reply was lost (wire contract, section 10). */
+const repeatableWrite = { readOnly: false, repeatable: true } as const;
+const read = { readOnly: true, repeatable: true } as const;
+
+const SET_OF: Record<PlaceName, 'pending' | 'active' | 'schedule' | 'dead'> = {
+  pending: 'pending',
+  active: 'active',
+  scheduled: 'schedule',
+  dead: 'dead',
+};
+
+export const transitions = {
+  enqueue: define<Admission, 'enqueued' | 'duplicate'>({
+    name: 'enqueue',
+    script: scripts.enqueue,
+    ...write,
+    keyNames: ['row', 'pending', 'wake'],
+    argNames: ['id', 'payload', 'priority?', 'opts?'],
+    layout: (k, { id, payload, priority, opts }) => ({
+      keys: [k.job(id), k.pending, k.wake],
+      args: [id, payload, ...optional(priority, opts)],
+    }),
+    read: oneOf('enqueue', 'enqueued', 0, 'duplicate'),
+  }),
+  schedule: define<Admission & { readonly when: When }, 'scheduled' | 'duplicate'>({
+    name: 'schedule',
+    script: scripts.schedule,
+    ...write,
+    keyNames: ['row', 'schedule', 'wake'],
+    argNames: ['id', 'payload', 'mode', 'ms', 'priority?', 'opts?'],
+    layout: (k, { id, payload, when: time, priority, opts }) => ({
+      keys: [k.job(id), k.schedule, k.wake],
+      args: [id, payload, ...when(time), ...optional(priority, opts)],
+    }),
+    read: oneOf('schedule', 'scheduled', 0, 'duplicate'),
+  }),
+  claim: define<{ readonly leaseMs: number }, Claim | null>({
+    name: 'claim',
+    script: scripts.claim,
+    native: 'EMQ.CLAIM',
+    ...write,
+    keyNames: ['pending', 'active', 'b'],
+    argNames: ['lease'],
+    layout: (k, { leaseMs }) => ({ keys: [k.pending, k.active, k.base], args: [text(leaseMs)] }),
+    read: (reply) => {
+      const job = list('claim', reply);
+      return job.length === 0 ? null : claim(job);
+    },
+  }),
+  claimBatch: define<{ readonly leaseMs: number; readonly size: number }, Claim[]>({
+    name: 'claim_batch',
+    script: scripts.claim_batch,
+    ...write,
+    keyNames: ['pending', 'active', 'b'],
+    argNames: ['lease', 'size'],
+    layout: (k, { leaseMs, size }) => ({ keys: [k.pending, k.active, k.base], args: [text(leaseMs), text(size)] }),
+    read: (reply) => list('claim_batch', reply).map((job) => claim(list('claim_batch', job))),
+  }),
+  complete: define<Held, 'completed' | 'gone'>({
+    name: 'complete',
+    script: scripts.complete,
+    native: 'EMQ.COMPLETE',
+    ...repeatableWrite,
+    keyNames: ['active', 'row'],
+    argNames: ['id', 'token', 'b'],
+    layout: (k, { id, token }) => ({ keys: [k.active, k.job(id)], args: [id, text(token), k.base] }),
+    read: oneOf('complete', 'completed', 0, 'gone'),
+  }),
+  fail: define<
+    Held & { readonly delayMs: number; readonly maxAttempts: number; readonly error: Arg },
+    'scheduled' | 'dead'
+  >({
+    name: 'fail',
+    script: scripts.fail,
+    native: 'EMQ.FAIL',
+    ...write,
+    keyNames: ['active', 'schedule', 'dead', 'row'],
+    argNames: ['id', 'token', 'delay', 'max', 'error', 'b'],
+    layout: (k, { id, token, delayMs, maxAttempts, error }) => ({
+      keys: [k.active, k.schedule, k.dead, k.job(id)],
+      args: [id, text(token), text(delayMs), text(maxAttempts), error, k.base],
+    }),
+    read: (reply) => {
+      const word = string('fail', reply);
+      return word === 'scheduled' || word === 'dead' ? word : unexpected('fail', reply);
+    },
+  }),
+  delay: define<Held & { readonly when: When }, 'scheduled'>({
+    name: 'delay',
+    script: scripts.delay,
+    ...write,
+    keyNames: ['row', 'active', 'schedule'],
+    argNames: ['id', 'token', 'mode', 'ms', 'b'],
+    layout: (k, { id, token, when: time }) => ({
+      keys: [k.job(id), k.active, k.schedule],
+      args: [id, text(token), ...when(time), k.base],
+    }),
+    read: (reply) => (integer('delay', reply) === 1 ? 'scheduled' : unexpected('delay', reply)),
+  }),
+  extend: define<Held & { readonly leaseMs: number }, 'extended' | 'gone'>({
+    name: 'extend',
+    script: scripts.extend,
+    ...repeatableWrite,
+    keyNames: ['active', 'row'],
+    argNames: ['id', 'token', 'lease'],
+    layout: (k, { id, token, leaseMs }) => ({ keys: [k.active, k.job(id)], args: [id, text(token), text(leaseMs)] }),
+    read: oneOf('extend', 'extended', -1, 'gone'),
+  }),
+  extendMany: define<{ readonly leaseMs: number; readonly held: readonly Held[] }, string[]>({
+    name: 'extend_many',
+    script: scripts.extend_many,
+    ...repeatableWrite,
+    keyNames: ['active', 'b'],
+    argNames: ['lease', 'id...', 'token...'],
+    layout: (k, { leaseMs, held }) => ({
+      keys: [k.active, k.base],
+      // every id goes through the row key's check, so that no ill-formed one reaches the wire
+      args: [text(leaseMs), ...held.flatMap(({ id, token }) => [k.job(id) && id, text(token)])],
+    }),
+    read: (reply) => ids('extend_many', reply),
+  }),
+  promote: define<{ readonly limit: number }, number>({
+    name: 'promote',
+    script: scripts.promote,
+    ...repeatableWrite,
+    keyNames: ['schedule', 'pending', 'b'],
+    argNames: ['limit'],
+    layout: (k, { limit }) => ({ keys: [k.schedule, k.pending, k.base], args: [text(limit)] }),
+    read: (reply) => integer('promote', reply),
+  }),
+  reap: define<{ readonly limit: number }, number>({
+    name: 'reap',
+    script: scripts.reap,
+    ...repeatableWrite,
+    keyNames: ['active', 'pending', 'b'],
+    argNames: ['limit'],
+    layout: (k, { limit }) => ({ keys: [k.active, k.pending, k.base], args: [text(limit)] }),
+    read: (reply) => integer('reap', reply),
+  }),
+  stalledCheck: define<
+    { readonly maxStalled: number; readonly limit: number },
+    { readonly recovered: string[]; readonly dead: string[] }
+  >({
+    name: 'stalled_check',
+    script: scripts.stalled_check,
+    native: 'EMQ.STALLED.CHECK',
+    ...write,
+    keyNames: ['active', 'pending', 'dead'],
+    argNames: ['b', 'max', 'limit'],
+    layout: (k, { maxStalled, limit }) => ({
+      keys: [k.active, k.pending, k.dead],
+      args: [k.base, text(maxStalled), text(limit)],
+    }),
+    read: (reply) => {
+      const [recovered, dead] = list('stalled_check', reply);
+      return { recovered: ids('stalled_check', recovered ?? null), dead: ids('stalled_check', dead ?? null) };
+    },
+  }),
+  pause: define<void, void>({
+    name: 'pause',
+    script: scripts.pause,
+    ...write,
+    keyNames: ['meta'],
+    argNames: [],
+    layout: (k) => ({ keys: [k.meta], args: [] }),
+    read: (reply) => void integer('pause', reply),
+  }),
+  resume: define<void, void>({
+    name: 'resume',
+    script: scripts.resume,
+    ...write,
+    keyNames: ['meta', 'wake'],
+    argNames: [],
+    layout: (k) => ({ keys: [k.meta, k.wake], args: [] }),
+    read: (reply) => void integer('resume', reply),
+  }),
+  updateData: define<{ readonly id: string; readonly payload: Arg }, 'updated' | 'gone'>({
+    name: 'update_data',
+    script: scripts.update_data,
+    ...write,
+    keyNames: ['row'],
+    argNames: ['payload'],
+    layout: (k, { id, payload }) => ({ keys: [k.job(id)], args: [payload] }),
+    read: oneOf('update_data', 'updated', -1, 'gone'),
+  }),
+  updateProgress: define<{ readonly id: string; readonly progress: Arg }, 'updated' | 'gone'>({
+    name: 'update_progress',
+    script: scripts.update_progress,
+    ...write,
+    keyNames: ['row'],
+    argNames: ['progress', 'id', 'b'],
+    layout: (k, { id, progress }) => ({ keys: [k.job(id)], args: [progress, id, k.base] }),
+    read: oneOf('update_progress', 'updated', -1, 'gone'),
+  }),
+  addLog: define<{ readonly id: string; readonly line: Arg; readonly keep: number }, number | 'gone'>({
+    name: 'add_log',
+    script: scripts.add_log,
+    ...write,
+    keyNames: ['row', 'logs'],
+    argNames: ['line', 'keep'],
+    layout: (k, { id, line, keep }) => ({ keys: [k.job(id), k.logs(id)], args: [line, text(keep)] }),
+    read: (reply) => {
+      const n = integer('add_log', reply);
+      return n === -1 ? 'gone' : n;
+    },
+  }),
+  remove: define<{ readonly id: string; readonly dedupId?: string | undefined }, 'removed' | 'gone'>({
+    name: 'remove',
+    script: scripts.remove,
+    ...write,
+    keyNames: ['row', 'pending', 'active', 'schedule', 'dead', 'dedup?'],
+    argNames: ['id', 'b'],
+    layout: (k, { id, dedupId }) => ({
+      keys: [
+        k.job(id),
+        k.pending,
+        k.active,
+        k.schedule,
+        k.dead,
+        ...(dedupId === undefined ? [] : [k.dedup(dedupId)]),
+      ],
+      args: [id, k.base],
+    }),
+    read: oneOf('remove', 'removed', -1, 'gone'),
+  }),
+  reprocess: define<{ readonly id: string }, 'pending' | 'gone'>({
+    name: 'reprocess',
+    script: scripts.reprocess,
+    ...write,
+    keyNames: ['row', 'dead', 'pending'],
+    argNames: ['id', 'b'],
+    layout: (k, { id }) => ({ keys: [k.job(id), k.dead, k.pending], args: [id, k.base] }),
+    read: oneOf('reprocess', 'pending', -1, 'gone'),
+  }),
+  get: define<{ readonly id: string }, Map<string, Buffer> | null>({
+    name: 'get',
+    script: scripts.get,
+    ...read,
+    keyNames: ['row'],
+    argNames: [],
+    layout: (k, { id }) => ({ keys: [k.job(id)], args: [] }),
+    read: (reply) => {
+      const flat = list('get', reply);
+      if (flat.length === 0) return null;
+      const row = new Map<string, Buffer>();
+      for (let i = 0; i + 1 < flat.length; i += 2) {
+        const value = flat[i + 1];
+        if (Buffer.isBuffer(value)) row.set(string('get', flat[i] ?? null), value);
+      }
+      return row;
+    },
+  }),
+  state: define<{ readonly id: string }, JobState>({
+    name: 'state',
+    script: scripts.state,
+    ...read,
+    keyNames: ['pending', 'active', 'schedule', 'dead', 'row'],
+    argNames: ['id', 'b'],
+    layout: (k, { id }) => ({ keys: [k.pending, k.active, k.schedule, k.dead, k.job(id)], args: [id, k.base] }),
+    read: (reply) => string('state', reply) as JobState,
+  }),
+  browse: define<{ readonly state: PlaceName; readonly offset: number; readonly limit: number }, string[]>({
+    name: 'browse',
+    script: scripts.browse,
+    ...read,
+    keyNames: ['set'],
+    argNames: ['offset', 'limit'],
+    layout: (k, { state, offset, limit }) => ({ keys: [k[setOf(state)]], args: [text(offset), text(limit)] }),
+    read: (reply) => ids('browse', reply),
+  }),
+  counts: define<{ readonly names: readonly CountName[] }, number[]>({
+    name: 'counts',
+    script: scripts.counts,
+    ...read,
+    keyNames: ['b'],
+    argNames: ['name...'],
+    layout: (k, { names }) => ({
+      keys: [k.base],
+      args: names.map((name) => (name === 'completed' || name === 'failed' ? name : setOf(name))),
+    }),
+    read: (reply) => list('counts', reply).map((n) => integer('counts', n)),
+  }),
+  metrics: define<{ readonly outcome: 'completed' | 'failed' }, number>({
+    name: 'metrics',
+    script: scripts.metrics,
+    ...read,
+    keyNames: ['metrics'],
+    argNames: [],
+    layout: (k, { outcome }) => ({ keys: [k.metrics(outcome)], args: [] }),
+    read: (reply) => integer('metrics', reply),
+  }),
+  logs: define<{ readonly id: string; readonly first: number; readonly last: number }, Buffer[] | 'gone'>({
+    name: 'logs',
+    script: scripts.logs,
+    ...read,
+    keyNames: ['row', 'logs'],
+    argNames: ['first', 'last'],
+    layout: (k, { id, first, last }) => ({ keys: [k.job(id), k.logs(id)], args: [text(first), text(last)] }),
+    read: (reply) =>
+      reply === -1
+        ? 'gone'
+        : list('logs', reply).map((line) => (Buffer.isBuffer(line) ? line : unexpected('logs', line))),
+  }),
+} as const;
+
+export type TransitionName = keyof typeof transitions;
+
+function setOf(state: PlaceName): 'pending' | 'active' | 'schedule' | 'dead' {
+  if (!Object.hasOwn(SET_OF, state)) {
+    throw inputError(`unknown state ${JSON.stringify(state)}: use pending, active, scheduled or dead`);
+  }
+  return SET_OF[state];
+}
+
+/** The sets and counters that `counts` knows. */
+export const COUNT_NAMES: readonly CountName[] = ['pending', 'active', 'scheduled', 'dead', 'completed', 'failed'];
+
