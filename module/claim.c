@@ -49,7 +49,8 @@ static bool look(Call *c, Claim *k, Str **argv) {
     if (!keys_allowed(c, meta, USE_READ) || !keys_fence(c)) return false;
     bool paused;
     if (!keys_open(c, k->pending_name, VALKEYMODULE_KEYTYPE_ZSET, USE_WRITE, &k->pending) ||
-        !keys_open(c, k->active_name, VALKEYMODULE_KEYTYPE_ZSET, USE_WRITE, &k->active) || !read_paused(c, meta, &paused))
+        !keys_open(c, k->active_name, VALKEYMODULE_KEYTYPE_ZSET, USE_WRITE, &k->active) ||
+        !read_paused(c, meta, &paused))
         return false;
     k->id = paused ? NULL : head_of(k->pending);
     if (k->id == NULL) {

@@ -7,10 +7,14 @@
 #include "trafikey.h"
 #include <stddef.h>
 
-#define STRING(name, summary) {name, VALKEYMODULE_ARG_TYPE_STRING, -1, NULL, summary, NULL, 0, NULL, NULL, NULL}
-#define INTEGER(name, summary) {name, VALKEYMODULE_ARG_TYPE_INTEGER, -1, NULL, summary, NULL, 0, NULL, NULL, NULL}
-#define KEY(name, summary) {name, VALKEYMODULE_ARG_TYPE_KEY, 0, NULL, summary, NULL, 0, NULL, NULL, NULL}
-#define END {NULL, VALKEYMODULE_ARG_TYPE_STRING, -1, NULL, NULL, NULL, 0, NULL, NULL, NULL}
+#define STRING(name, summary)                                                                                          \
+    { name, VALKEYMODULE_ARG_TYPE_STRING, -1, NULL, summary, NULL, 0, NULL, NULL, NULL }
+#define INTEGER(name, summary)                                                                                         \
+    { name, VALKEYMODULE_ARG_TYPE_INTEGER, -1, NULL, summary, NULL, 0, NULL, NULL, NULL }
+#define KEY(name, summary)                                                                                             \
+    { name, VALKEYMODULE_ARG_TYPE_KEY, 0, NULL, summary, NULL, 0, NULL, NULL, NULL }
+#define END                                                                                                            \
+    { NULL, VALKEYMODULE_ARG_TYPE_STRING, -1, NULL, NULL, NULL, 0, NULL, NULL, NULL }
 
 static const ValkeyModuleCommandInfoVersion info_version = {
     1, sizeof(ValkeyModuleCommandHistoryEntry), sizeof(ValkeyModuleCommandKeySpec), sizeof(ValkeyModuleCommandArg)};

@@ -42,27 +42,24 @@ bool settle_check(Call *c, Settle *s, const Str *token, const SettleTexts *texts
     if (!fences(attempts, token)) return refuse(c, texts->stale);
     if (!number_stored(c, attempts, "ERR stored attempts is not an integer", &s->attempts)) return false;
     if (parent != NULL) return refuse(c, texts->flow);
-    if (group != NULL && !lanes_get(c, &s->lanes, group, &s->lane)) return false;
 
     double score;
     bool active = !keys_missing(s->active) && ValkeyModule_ZsetScore(s->active, s->id, &score) == VALKEYMODULE_OK;
+    bool found = false, in_lane = false;
     if (active) {
         /* an id both active and waiting leaves the active set */
         s->place = s->active;
         s->place_name = s->active_name;
     } else {
-        bool found = false;
-        if (s->lane != NULL) {
-            if (!waits(c, s, s->lane->name, &found)) return false;
-            if (found) s->lane->waiting--;
-        }
-        if (!found && !waits(c, s, keys_name(c, "pending", NULL, NULL), &found)) return false;
-        if (!found) return refuse(c, texts->not_held);
+        if (group != NULL && !waits(c, s, keys_name(c, "g:", group, ":pending"), &in_lane)) return false;
+        if (!in_lane && !waits(c, s, keys_name(c, "pending", NULL, NULL), &found)) return false;
+        if (!in_lane && !found) return refuse(c, texts->not_held);
     }
-    if (s->lane != NULL) {
-        if (active) lanes_leave(s->lane);
-        lanes_ring(&s->lanes, s->lane);
-    }
+    if (group == NULL) return true;
+    if (!lanes_get(c, &s->lanes, group, &s->lane)) return false;
+    if (active) lanes_leave(s->lane);
+    if (in_lane) s->lane->waiting--;
+    lanes_ring(&s->lanes, s->lane);
     return true;
 }
 

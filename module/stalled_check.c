@@ -144,8 +144,7 @@ static bool look_ahead(Call *c, Sweep *k) {
             (void)ValkeyModule_HashGet(k->metrics, VALKEYMODULE_HASH_NONE, cached.count, &count, NULL);
         if (!number_stored(c, count, "ERR stored metrics:failed is not an integer", &k->failed)) return false;
     }
-    if (k->letter_count > 0 &&
-        !keys_open_derived(c, k->outbox_name, VALKEYMODULE_KEYTYPE_LIST, USE_WRITE, &k->outbox))
+    if (k->letter_count > 0 && !keys_open_derived(c, k->outbox_name, VALKEYMODULE_KEYTYPE_LIST, USE_WRITE, &k->outbox))
         return false;
     Str *touched[] = {k->active_name,
                       k->pending_name,

@@ -2,29 +2,28 @@
 
 -- @include lib/lanes
 
--- held(verb, b, id, active, group, pending) -> {key, lane, was_active}, or nil and the refusal.
+-- held(verb, b, id, active, group, pending) -> {key, lane}, or nil and the refusal.
 -- `active` is the id's score in the active set, if it is there; an id both there and waiting leaves the active set.
 -- Reads the lane, and plans what leaving does to it.
 local function held(verb, b, id, active, group, pending)
-  local place = { was_active = active and true }
-  if group then
-    local err
-    place.lane, err = lane(b, group)
-    if err then return nil, err end
-  end
+  local place = {}
+  local waits = group and not active and redis.call('ZSCORE', lane_key(b, group), id)
   if active then
     place.key = b .. 'active'
-  elseif place.lane and redis.call('ZSCORE', place.lane.key, id) then
-    place.key = place.lane.key
-    place.lane.waiting = place.lane.waiting - 1
+  elseif waits then
+    place.key = lane_key(b, group)
   elseif redis.call('ZSCORE', pending, id) then
     place.key = pending
   else
     return nil, redis.error_reply('EMQSTATE ' .. verb .. ' not active')
   end
-  if place.lane then
-    if active then leave(place.lane) end
-    ring(place.lane)
+  if group then
+    local l, err = lane(b, group)
+    if err then return nil, err end
+    if active then leave(l) end
+    if waits then l.waiting = l.waiting - 1 end
+    ring(l)
+    place.lane = l
   end
   return place
 end
