@@ -1,3 +1,6 @@
+/**
+ * Where the tests are. scripts/test.mjs picks the suite; this is enough for a single file.
+ */
 import { defineConfig } from 'vitest/config';
 
 export default defineConfig({

@@ -14,8 +14,8 @@ local function alive(row, field)
   return field or redis.call('HLEN', row) > 0
 end
 
--- ready(b, pending, group, rank) -> {key, score} where the job will wait, or nil and an ERR; plans the ring or the wake.
--- `leaves` says that the job was in flight.
+-- ready(b, pending, group, rank, leaves) -> {key, score} where the job will wait, or nil and an ERR; plans the ring or
+-- the wake. `leaves` says that the job was in flight.
 local function ready(b, pending, group, rank, leaves)
   if not group then
     wakes = wakes + 1
