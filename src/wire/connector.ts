@@ -1,0 +1,278 @@
+/**
+ * The connector: one connection to a server, or one client of a cluster, that runs calls and keeps itself alive.
+ *
+ * Invariants: no call is sent on a connection whose fence has not passed; the executor is chosen once, by `wire`; after
+ * a loss it reconnects with a growing, jittered pause, without end, until it is closed; it rejects with `EmqError` only.
+ * No error, event or statistic holds a user name, a password or a payload.
+ * Does not: know any transition, decode payloads, or block: blocking reads and subscriptions need links of their own.
+ */
+import { EventEmitter } from 'node:events';
+import { setTimeout as pause } from 'node:timers/promises';
+
+import type { Call, Outcome, Reply } from './call.js';
+import { clientSource, type ClientSource } from './client-source.js';
+import { Calls } from './connector-calls.js';
+import { overloaded } from './connector-outcomes.js';
+import { readOptions, type ConnectorOptions, type Settings } from './connector-options.js';
+import { EmqError, inputError } from './errors.js';
+import type { Wire } from './executor.js';
+import { openLink, type Link } from './transport.js';
+
+export type { ConnectorOptions } from './connector-options.js';
+
+/** What a connector reports while it lives. There is no `error` event: a loss is reported and mended, not thrown. */
+export interface ConnectorEvents {
+  /** Up again after a loss. */
+  connected: [info: { readonly reconnects: number }];
+  /** The connection is lost; calls wait up to `waitMs`. */
+  disconnected: [error: EmqError];
+  /** A try to reconnect failed; the next one comes after `delayMs`. */
+  retrying: [error: EmqError, delayMs: number];
+  /** The fence refused on a reconnect (`EMQWIRE`): calls are refused with it until someone has mended the brand. */
+  refused: [error: EmqError];
+  /** Closed by `close()`; the last event. */
+  closed: [];
+}
+
+/** A snapshot of a connector's work. Counts are since connect. */
+export interface ConnectorStats {
+  readonly state: 'up' | 'down' | 'refused' | 'closed';
+  readonly wire: Wire;
+  /** The RESP version of the last connection. */
+  readonly protocol: 2 | 3;
+  /** True where the brand is per queue: a cluster, or one node of a cluster. */
+  readonly perQueueBrand: boolean;
+  /** Connections made, the first one included, and those made after a loss. */
+  readonly connects: number;
+  readonly reconnects: number;
+  readonly calls: number;
+  /** Calls without an outcome yet, and those of them that wait for a connection. */
+  readonly pending: number;
+  readonly waiting: number;
+  /** Calls sent again: after a lost reply, and because the server was not ready. */
+  readonly repeats: number;
+  readonly retries: number;
+  readonly scriptLoads: number;
+  readonly unknownOutcomes: number;
+}
+
+/** What passes by itself, or may be mended while a first connect still has time. */
+const PASSING: ReadonlySet<string> = new Set([
+  'EMQ_CONNECTION',
+  'LOADING',
+  'CLUSTERDOWN',
+  'MASTERDOWN',
+  'TRYAGAIN',
+  'BUSY',
+]);
+/** System errors that no waiting will change: certificates, permissions, a TLS hello to a plain port. */
+const LASTING =
+  /^(ERR_TLS|ERR_SSL|ERR_OSSL|ERR_INVALID|CERT_|DEPTH_ZERO|SELF_SIGNED|UNABLE_TO_|HOSTNAME_|EPROTO$|EACCES$|EPERM$)/;
+
+export class Connector extends EventEmitter<ConnectorEvents> {
+  /** The wire that was asked for: 4 runs scripts, 6 native commands where there are any. */
+  readonly wire: Wire;
+
+  readonly #settings: Settings;
+  readonly #source: ClientSource;
+  readonly #calls: Calls;
+  readonly #closing = new AbortController();
+  #closed: Promise<void> | undefined;
+  #link: Link | undefined;
+  #reconnecting: Promise<void> | undefined;
+  #refused = false;
+  #connects = 0;
+  #tries = 0;
+  #upSince = 0;
+  #last: { readonly protocol: 2 | 3; readonly perQueue: boolean } = { protocol: 2, perQueue: false };
+
+  private constructor(settings: Settings) {
+    super();
+    this.wire = settings.wire;
+    this.#settings = settings;
+    this.#source = clientSource(settings);
+    this.#calls = new Calls(settings, this.#source);
+  }
+
+  /**
+   * Connects and passes the fence, trying again while there is time and a reason to.
+   * @param options a URL or options; times in milliseconds.
+   * @throws EmqError `EMQ_INPUT` for a wrong option; `EMQWIRE` for a foreign or (with `claim: false`) absent brand, or a
+   *   server without the module on wire 6; `EMQ_CONNECTION` when nobody answered in time; `EMQ_CLOSED` when the signal
+   *   gave up; else the server's own error (`WRONGPASS`, `NOAUTH`, `NOPERM`, `READONLY` from an unbranded replica ...).
+   */
+  static async connect(options?: ConnectorOptions | string): Promise<Connector> {
+    const connector = new Connector(readOptions(options));
+    try {
+      await connector.#start();
+    } catch (error) {
+      await connector.close();
+      throw error;
+    }
+    return connector;
+  }
+
+  /**
+   * Runs one call and gives its reply.
+   * @throws EmqError the server's refusal or error; `EMQ_CONNECTION` when no connection came up within `waitMs` (nothing
+   *   was sent); `EMQ_TIMEOUT`, or `EMQ_UNKNOWN_OUTCOME` for a call that may not be repeated, when its reply was lost or
+   *   did not come within `replyTimeoutMs`; `EMQ_CLOSED`; `EMQWIRE` while the fence refuses the node.
+   */
+  run(call: Call): Promise<Reply> {
+    return this.#calls.start(call);
+  }
+
+  /**
+   * Sends several calls in one write. They run in their order unless one of them has to be sent again; each has an
+   * outcome of its own, at its place. More calls than `maxPending` leaves room for are refused together.
+   * @throws EmqError `EMQ_INPUT` only.
+   */
+  async runAll(calls: readonly Call[]): Promise<Outcome[]> {
+    if (!Array.isArray(calls)) throw inputError('runAll takes a list of calls');
+    if (calls.length > this.#settings.maxPending - this.#calls.pending) {
+      return calls.map(() => ({ ok: false, error: overloaded(this.#settings.maxPending) }));
+    }
+    return Promise.all(
+      (calls as readonly Call[]).map((call) =>
+        this.#calls.start(call).then(
+          (reply): Outcome => ({ ok: true, reply }),
+          (error: unknown): Outcome => ({ ok: false, error: error as EmqError }),
+        ),
+      ),
+    );
+  }
+
+  /**
+   * Closes. Calls that were not sent reject with `EMQ_CLOSED` at once; those in flight have `closeGraceMs` to get their
+   * replies, then they reject with `EMQ_CLOSED`, or `EMQ_UNKNOWN_OUTCOME` if they may not be repeated. Never rejects;
+   * resolves when no socket and no timer is left. May be called again.
+   */
+  close(): Promise<void> {
+    this.#closed ??= this.#shutDown();
+    return this.#closed;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  /** What it has done and how it is. */
+  stats(): ConnectorStats {
+    const state = this.#closing.signal.aborted
+      ? 'closed'
+      : this.#link?.usable === true
+        ? 'up'
+        : this.#refused
+          ? 'refused'
+          : 'down';
+    return {
+      state,
+      wire: this.wire,
+      protocol: this.#last.protocol,
+      perQueueBrand: this.#last.perQueue,
+      connects: this.#connects,
+      reconnects: Math.max(0, this.#connects - 1),
+      pending: this.#calls.pending,
+      waiting: this.#calls.waiting,
+      ...this.#calls.counters,
+    };
+  }
+
+  /** The first connect: final errors end it, all others are tried again until connectTimeoutMs is over. */
+  async #start(): Promise<void> {
+    const { connectTimeoutMs, signal } = this.#settings;
+    const end = performance.now() + connectTimeoutMs;
+    const stop = AbortSignal.any(signal === undefined ? [this.#closing.signal] : [this.#closing.signal, signal]);
+    for (;;) {
+      try {
+        return this.#adopt(await this.#open(Math.ceil(end - performance.now()), stop));
+      } catch (error) {
+        const delayMs = this.#nextDelay();
+        if (!(error instanceof EmqError) || !mayPass(error) || performance.now() + delayMs >= end) throw error;
+        // An abort wakes the pause, and the next try reports it.
+        await pause(delayMs, undefined, { signal: stop }).catch(() => {});
+      }
+    }
+  }
+
+  /** One try; a peer that accepts and then says nothing is given up before the whole time is gone. */
+  #open(timeLeftMs: number, signal: AbortSignal): Promise<Link> {
+    const timeoutMs = Math.max(1, Math.min(timeLeftMs, this.#settings.heartbeatDeadlineMs));
+    return openLink(this.#source, this.#settings, timeoutMs, signal);
+  }
+
+  #adopt(link: Link): void {
+    this.#link = link;
+    this.#last = link;
+    this.#connects++;
+    this.#refused = false;
+    this.#upSince = performance.now();
+    link.onLost = (reason) => this.#lost(link, reason);
+    this.#calls.attach(link);
+  }
+
+  #lost(link: Link, reason: EmqError): void {
+    if (this.#link !== link) return;
+    this.#link = undefined;
+    this.#calls.detach(reason);
+    if (this.#closing.signal.aborted) return;
+    // A connection that held out starts the pauses anew; one that keeps breaking does not.
+    if (performance.now() - this.#upSince >= this.#settings.reconnectMaxMs) this.#tries = 0;
+    this.#reconnecting = this.#reconnect();
+    this.#tell('disconnected', reason);
+  }
+
+  async #reconnect(): Promise<void> {
+    const { signal } = this.#closing;
+    let failure: EmqError | undefined;
+    while (!signal.aborted) {
+      const delayMs = this.#nextDelay();
+      if (failure !== undefined) this.#tell('retrying', failure, delayMs);
+      try {
+        await pause(delayMs, undefined, { signal });
+        const link = await this.#open(this.#settings.connectTimeoutMs, signal);
+        if (signal.aborted) return await link.destroy();
+        this.#adopt(link);
+        return this.#tell('connected', { reconnects: this.#connects - 1 });
+      } catch (error) {
+        if (signal.aborted) return;
+        failure = error as EmqError;
+        this.#calls.lastFailure = failure;
+        // A foreign brand is told to the callers at once: waiting would not help them.
+        if (failure.code === 'EMQWIRE') {
+          this.#refused = true;
+          this.#calls.block(failure);
+          this.#tell('refused', failure);
+        }
+      }
+    }
+  }
+
+  /** Doubled from try to try; the jitter takes up to half of it away, so that clients do not come back all at once. */
+  #nextDelay(): number {
+    const { reconnectMinMs, reconnectMaxMs } = this.#settings;
+    const longest = Math.min(reconnectMaxMs, reconnectMinMs * 2 ** Math.min(this.#tries++, 30));
+    return Math.ceil(longest * (0.5 + Math.random() / 2));
+  }
+
+  async #shutDown(): Promise<void> {
+    this.#closing.abort();
+    await this.#calls.drain(this.#link === undefined ? 0 : this.#settings.closeGraceMs);
+    await this.#reconnecting;
+    await this.#link?.destroy();
+    this.#calls.finish();
+    this.#tell('closed');
+  }
+
+  /** A listener that throws must not break the connection: it is thrown where nobody of ours stands in between. */
+  #tell<K extends keyof ConnectorEvents>(event: K, ...args: ConnectorEvents[K]): void {
+    process.nextTick(() => (this as EventEmitter).emit(event, ...args));
+  }
+}
+
+function mayPass(error: EmqError): boolean {
+  if (error.code === 'ERR') return error.reason.includes('max number of clients');
+  if (error.code !== 'EMQ_CONNECTION') return PASSING.has(error.code);
+  const code = (error.cause as NodeJS.ErrnoException | undefined)?.code;
+  return code === undefined || !LASTING.test(code);
+}

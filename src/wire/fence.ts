@@ -1,0 +1,76 @@
+/**
+ * The fence (wire contract, section 8): the brand that says which wire a node, or in cluster mode a queue, belongs to.
+ *
+ * Invariants: a foreign brand is never written over; nothing is branded before a wire 6 connector has seen the four
+ * native commands; an error reply is reported as what it is and never taken for a brand.
+ * Does not: decide when to look (connector-link.ts at every connect, queue-gate.ts per queue in cluster mode), or
+ * move a node from one wire to the other.
+ */
+import type { Arg, NativeCommand, Reply } from './call.js';
+import { EmqError } from './errors.js';
+import type { Wire } from './executor.js';
+
+/** The brand of each wire. */
+export const BRANDS: Readonly<Record<Wire, string>> = { 4: 'echomq:4.0.0', 6: 'echomq:6.0.0' };
+
+/** The commands without which a wire 6 connector does not start. */
+export const NATIVE_COMMANDS: readonly NativeCommand[] = ['EMQ.CLAIM', 'EMQ.COMPLETE', 'EMQ.FAIL', 'EMQ.STALLED.CHECK'];
+
+/** Sends one command on the connection that is being fenced. Rejects with an `EmqError`. */
+export type Ask = (command: string, args: readonly Arg[]) => Promise<Reply>;
+
+/** What the fence is to find, and whether it may brand what has no brand yet. */
+export interface FenceRules {
+  readonly wire: Wire;
+  readonly claim: boolean;
+}
+
+/**
+ * Passes when the brand under `key` is this wire's, or when it was absent and could be claimed.
+ * Of two that claim at once, both read back the same value, and one of them is refused if they differ.
+ * @param what names the branded thing in errors: `node`, or `queue "q"`.
+ * @throws EmqError `EMQWIRE` for a foreign brand, or an absent one that may not be claimed; the server's own errors.
+ */
+export async function checkBrand(ask: Ask, key: string, what: string, rules: FenceRules): Promise<void> {
+  const own = BRANDS[rules.wire];
+  let found = text(await ask('GET', [key]));
+  if (found === null && rules.claim) {
+    await ask('SET', [key, own, 'NX']);
+    found = text(await ask('GET', [key]));
+  }
+  if (found === own) return;
+  const is = found === null ? 'unbranded' : printable(found);
+  throw new EmqError('EMQWIRE', `EMQWIRE ${what} is ${is}, needs ${own}${advice(found, rules)}`);
+}
+
+/**
+ * Passes when the server knows the four native commands.
+ * @throws EmqError `EMQWIRE` when it does not: the module is not loaded. The server's own errors.
+ */
+export async function proveModule(ask: Ask): Promise<void> {
+  const reply = await ask('COMMAND', ['INFO', ...NATIVE_COMMANDS]);
+  const known = Array.isArray(reply) ? reply : [];
+  const missing = NATIVE_COMMANDS.filter((_, i) => !Array.isArray(known[i]));
+  if (missing.length === 0) return;
+  throw new EmqError(
+    'EMQWIRE',
+    `EMQWIRE the module trafikey is not loaded (no ${missing.join(', ')}), needs ${BRANDS[6]}: load it, or connect with wire: 4`,
+  );
+}
+
+function advice(found: string | null, rules: FenceRules): string {
+  if (found === null)
+    return rules.claim ? ': its brand went away while it was read' : ', and claim: false does not brand';
+  const other = rules.wire === 4 ? 6 : 4;
+  return found === BRANDS[other] ? `: connect with wire: ${other}` : '';
+}
+
+function text(reply: Reply): string | null {
+  return Buffer.isBuffer(reply) ? reply.toString('utf8') : null;
+}
+
+/** A brand is whatever a stranger wrote: shown short and without control characters. */
+function printable(brand: string): string {
+  const short = brand.length > 60 ? `${brand.slice(0, 60)}...` : brand;
+  return /^[\x21-\x7e]+$/.test(short) ? short : JSON.stringify(short);
+}

@@ -1,0 +1,258 @@
+/**
+ * One connection from its making to its end: opened, recognised, fenced, kept under watch, given up.
+ *
+ * Invariants: a link is handed out only after the fence of this very connection has passed, and it never comes back:
+ * after a loss a new link is opened, and fenced, from the start. On a cluster node the brand is per queue and is not
+ * looked at here (queue-gate.ts). A link that was not handed out, or was destroyed, leaves no socket and no timer.
+ * Does not: retry, or know of calls. A dedicated connection (a blocking read, a subscription) is one more link.
+ */
+import type { Cluster, Redis } from 'ioredis';
+
+import type { Arg, Reply } from './call.js';
+import type { ClientSource } from './client-source.js';
+import { commandsOf, sendOn, type CommandFactory, type Sent } from './command.js';
+import type { Settings } from './connector-options.js';
+import { EmqError, fromReply } from './errors.js';
+import type { Frame } from './executor.js';
+import { checkBrand, proveModule } from './fence.js';
+import { Heartbeat } from './heartbeat.js';
+import { NODE_VERSION_KEY } from './keyspace.js';
+import { isErrorReply, readHello, toReply, type Hello } from './reply.js';
+
+const GONE = 'the connection was closed by the other side';
+
+/** A live connection: to one server, or to all nodes of a cluster. */
+export class Link {
+  /** True if the brand is per queue: this is a cluster, or one node of a cluster. */
+  readonly perQueue: boolean;
+  /** The RESP version in use. */
+  readonly protocol: 2 | 3;
+  /** Called once, when the connection is gone. */
+  onLost: ((reason: EmqError) => void) | undefined;
+  /** Called when a node of the cluster is gone: what was seen on its connection no longer counts. */
+  onNodeLost: (() => void) | undefined;
+
+  readonly #client: Redis | Cluster;
+  readonly #commands: CommandFactory;
+  readonly #source: ClientSource;
+  readonly #heartbeat: Heartbeat;
+  readonly #slots = new Map<string, number>();
+  #retired = false;
+  #ended = false;
+  #lastError: Error | undefined;
+
+  /** @internal openLink() makes links. */
+  constructor(
+    client: Redis | Cluster,
+    source: ClientSource,
+    settings: Settings,
+    hello: { perQueue: boolean; protocol: 2 | 3 },
+  ) {
+    this.#client = client;
+    this.#commands = commandsOf(client);
+    this.#source = source;
+    this.perQueue = hello.perQueue;
+    this.protocol = hello.protocol;
+    client.on('error', (error: Error) => (this.#lastError = error));
+    client.once('end', () => this.#end());
+    client.on('-node', () => this.onNodeLost?.());
+    this.#heartbeat = new Heartbeat(
+      () => nodesOf(client),
+      this.#commands,
+      settings.heartbeatMs,
+      settings.heartbeatDeadlineMs,
+    );
+    // It may have ended between the last reply of the fence and here: then the event is past.
+    if (client.status === 'end') this.#end();
+  }
+
+  /** False once the connection is lost or retired: then nothing more is to be sent on it. */
+  get usable(): boolean {
+    if (this.#retired || this.#ended || this.#client.status !== 'ready') return false;
+    return this.#client.isCluster || (this.#client as Redis).stream.writable;
+  }
+
+  /** True for a cluster: an unsent command may find another node on the next try. */
+  get manyNodes(): boolean {
+    return this.#client.isCluster;
+  }
+
+  /** Writes the frame to the node that serves the queue. */
+  send(frame: Frame, queue: string): Sent {
+    const slot = this.manyNodes ? this.#slotOf(queue) : undefined;
+    return sendOn(this.#client, this.#commands(frame.command, frame.args, slot));
+  }
+
+  /** Sends one command about the queue and waits for its reply. @throws EmqError */
+  async ask(queue: string, command: string, args: readonly Arg[]): Promise<Reply> {
+    return toReply(
+      await this.send({ command, args }, queue).promise.catch((error: unknown) => {
+        throw toEmqError(error, this.#source);
+      }),
+    );
+  }
+
+  /** Looks again which node serves which slot. Does nothing on a single server. */
+  refresh(): void {
+    if (this.#client.isCluster) (this.#client as Cluster).refreshSlotsCache();
+  }
+
+  /** Takes no more calls: this server is not, or no longer, what it should be. Replies still come in. */
+  retire(): void {
+    this.#retired = true;
+  }
+
+  /** Closes at once. Resolves when no socket is left; what was in flight rejects before that. */
+  destroy(reason?: Error): Promise<void> {
+    this.#lastError ??= reason;
+    this.#retired = true;
+    this.#heartbeat.stop();
+    return destroyClient(this.#client);
+  }
+
+  /** Why a command got no reply. The library only says that the connection is closed; the link may know better. */
+  explain(error: unknown): EmqError {
+    const known = this.manyNodes ? undefined : (this.#heartbeat.failure ?? this.#lastError);
+    return toEmqError(known ?? error, this.#source);
+  }
+
+  #slotOf(queue: string): number {
+    let slot = this.#slots.get(queue);
+    if (slot === undefined) this.#slots.set(queue, (slot = this.#commands('GET', [`{${queue}}`]).getSlot()));
+    return slot;
+  }
+
+  #end(): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    this.#heartbeat.stop();
+    this.onLost?.(this.explain(new Error(GONE)));
+  }
+}
+
+/**
+ * One try to connect: the transport, the client library's handshake, what the server is, and the fence.
+ * @param timeoutMs for all of it.
+ * @throws EmqError: `EMQWIRE` from the fence, the server's own error, `EMQ_CONNECTION` for the rest, `EMQ_CLOSED` when aborted.
+ */
+export async function openLink(
+  source: ClientSource,
+  settings: Settings,
+  timeoutMs: number,
+  signal: AbortSignal,
+): Promise<Link> {
+  if (signal.aborted) throw aborted(signal);
+  const client = source.create();
+  let failure: Error | undefined;
+  const note = (error: Error): void => void (failure ??= error);
+  client.on('error', note);
+  let giveUp: (error: EmqError) => void = () => {};
+  const limit = new Promise<never>((_, reject) => (giveUp = reject));
+  const onAbort = (): void => giveUp(aborted(signal));
+  const timer = setTimeout(() => giveUp(late(source, timeoutMs)), timeoutMs);
+  signal.addEventListener('abort', onAbort, { once: true });
+  try {
+    const opening = establish(client, source, settings, () => failure);
+    opening.catch(() => {}); // When the limit came first, its error is the one that counts.
+    return await Promise.race([opening, limit]);
+  } catch (error) {
+    await destroyClient(client);
+    // The library rejects with "Connection is closed." and tells the reason in an event.
+    throw toEmqError(error instanceof EmqError ? error : (failure ?? error), source);
+  } finally {
+    clearTimeout(timer);
+    signal.removeEventListener('abort', onAbort);
+    client.removeListener('error', note);
+    client.on('error', () => {}); // Without a listener the library prints what a dying socket still says.
+  }
+}
+
+async function establish(
+  client: Redis | Cluster,
+  source: ClientSource,
+  settings: Settings,
+  failure: () => Error | undefined,
+): Promise<Link> {
+  await client.connect();
+  // A refused SELECT is an event only, and the library would go on in database 0.
+  const error = failure();
+  if (error !== undefined) throw error;
+  const commands = commandsOf(client);
+  const askOn = (target: Redis | Cluster) => async (command: string, args: readonly Arg[]) => {
+    const reply = await sendOn(target, commands(command, args)).promise.catch((cause: unknown) => {
+      throw isErrorReply(cause) ? fromReply(cause.message) : (failure() ?? cause);
+    });
+    return toReply(reply);
+  };
+  const hello = await greet(client, askOn);
+  const perQueue = client.isCluster || hello.cluster;
+  if (settings.wire === 6) await proveEverywhere(client, askOn);
+  if (!perQueue) await checkBrand(askOn(client), NODE_VERSION_KEY, 'node', settings);
+  return new Link(client, source, settings, { perQueue, protocol: hello.protocol });
+}
+
+type AskOn = (target: Redis | Cluster) => Parameters<typeof proveModule>[0];
+
+/**
+ * Asks what is there. On a cluster this connects to every primary: the library would connect to each at its first
+ * command only, and refuse the next ones until it has. One that is away does not matter yet.
+ */
+async function greet(client: Redis | Cluster, askOn: AskOn): Promise<Hello> {
+  if (!client.isCluster) return readHello(await askOn(client)('HELLO', []));
+  const replies = await Promise.allSettled((client as Cluster).nodes('master').map((node) => askOn(node)('HELLO', [])));
+  const reply = replies.find((one) => one.status === 'fulfilled');
+  if (reply === undefined) throw replies.find((one) => one.status === 'rejected')?.reason;
+  return readHello(reply.value);
+}
+
+/** On a cluster, every primary that can be reached; the others are asked when a queue of theirs is touched. */
+async function proveEverywhere(client: Redis | Cluster, askOn: AskOn): Promise<void> {
+  if (!client.isCluster) return proveModule(askOn(client));
+  const proofs = await Promise.allSettled((client as Cluster).nodes('master').map((node) => proveModule(askOn(node))));
+  for (const proof of proofs) {
+    if (proof.status === 'rejected' && proof.reason instanceof EmqError) throw proof.reason;
+  }
+}
+
+function nodesOf(client: Redis | Cluster): Redis[] {
+  return client.isCluster ? (client as Cluster).nodes('all') : [client as Redis];
+}
+
+/** The library ends a socket politely and waits for the other side: a dead peer never answers that. */
+async function destroyClient(client: Redis | Cluster): Promise<void> {
+  if (client.status === 'end') return;
+  const ended = new Promise<void>((resolve) => client.once('end', resolve));
+  const nodes = nodesOf(client);
+  client.disconnect();
+  for (const node of nodes) (node.stream as Redis['stream'] | undefined)?.destroy();
+  // A library that never said "end" (a name lookup that hangs, say) must not make a close hang.
+  let timer: NodeJS.Timeout | undefined;
+  const enough = new Promise<void>((resolve) => (timer = setTimeout(resolve, 1_000)));
+  await Promise.race([ended, enough]);
+  clearTimeout(timer);
+}
+
+function aborted(signal: AbortSignal): EmqError {
+  return new EmqError('EMQ_CLOSED', 'connecting was given up by its caller', { cause: signal.reason as unknown });
+}
+
+function late(source: ClientSource, timeoutMs: number): EmqError {
+  return new EmqError('EMQ_CONNECTION', `${source.where} did not accept a connection within ${timeoutMs} ms`);
+}
+
+/** Reads whatever the client library rejected with. Its errors carry commands, passwords included: none is passed on. */
+export function toEmqError(error: unknown, source: ClientSource): EmqError {
+  if (error instanceof EmqError) return error;
+  if (isErrorReply(error)) return fromReply(source.redact(error.message));
+  const { lastNodeError } = (error ?? {}) as { lastNodeError?: unknown };
+  if (lastNodeError instanceof Error) return toEmqError(lastNodeError, source);
+  // Several addresses of one name: the first refusal speaks for all.
+  const first = error instanceof AggregateError ? (error.errors[0] as unknown) : error;
+  if (!(first instanceof Error)) return new EmqError('EMQ_CONNECTION', `no connection to ${source.where}`);
+  const options = isSystemError(first) ? { cause: first } : undefined;
+  return new EmqError('EMQ_CONNECTION', `no connection to ${source.where}: ${source.redact(first.message)}`, options);
+}
+
+function isSystemError(error: Error): boolean {
+  return typeof (error as NodeJS.ErrnoException).code === 'string' && !('command' in error);
+}
