@@ -10,5 +10,6 @@ if err then return err end
 local last
 last, err = anyint('last', ARGV[2])
 if err then return err end
+redis.call('LLEN', KEYS[2])
 if redis.call('HLEN', KEYS[1]) == 0 then return -1 end
 return redis.call('LRANGE', KEYS[2], digits(first), digits(last))

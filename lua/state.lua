@@ -5,10 +5,12 @@
 -- absent (no row and in no set). Cost O(log N).
 
 local id = ARGV[1]
+local place
 for i, name in ipairs({ 'pending', 'active', 'scheduled', 'dead' }) do
-  if redis.call('ZSCORE', KEYS[i], id) then return name end
+  if redis.call('ZSCORE', KEYS[i], id) then place = place or name end
 end
 local fields = redis.call('HMGET', KEYS[5], 'state', 'group')
+if place then return place end
 if fields[2] and redis.call('ZSCORE', ARGV[2] .. 'g:' .. fields[2] .. ':pending', id) then return 'pending' end
 if fields[1] == 'awaiting_children' then return fields[1] end
 if fields[1] or redis.call('HLEN', KEYS[5]) > 0 then return 'unknown' end

@@ -23,7 +23,10 @@ void effect_zrem(Call *c, Key *key, Str *name, Str *member, const char *event) {
 }
 
 void effect_zadd(Call *c, Key *key, Str *name, long long score, Str *member) {
-    (void)ValkeyModule_ZsetAdd(key, (double)score, member, NULL);
+    int outcome = 0;
+    (void)ValkeyModule_ZsetAdd(key, (double)score, member, &outcome);
+    /* the member was there at this very score: a write that changes nothing is none, to ZADD as well */
+    if ((outcome & VALKEYMODULE_ZADD_NOP) != 0) return;
     changed(c, VALKEYMODULE_NOTIFY_ZSET, "zadd", name);
     (void)ValkeyModule_Replicate(c->ctx, "ZADD", "sls", name, score, member);
 }
