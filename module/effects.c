@@ -26,7 +26,7 @@ void effect_zadd(Call *c, Key *key, Str *name, long long score, Str *member) {
     int outcome = 0;
     (void)ValkeyModule_ZsetAdd(key, (double)score, member, &outcome);
     /* the member was there at this very score: a write that changes nothing is none, to ZADD as well */
-    if ((outcome & VALKEYMODULE_ZADD_NOP) != 0) return;
+    if ((outcome & (VALKEYMODULE_ZADD_ADDED | VALKEYMODULE_ZADD_UPDATED)) == 0) return;
     changed(c, VALKEYMODULE_NOTIFY_ZSET, "zadd", name);
     (void)ValkeyModule_Replicate(c->ctx, "ZADD", "sls", name, score, member);
 }

@@ -6,7 +6,7 @@
  * Does not: validate (a schema does) or limit the size (the verbs do).
  */
 import { inputError } from '../wire/errors.js';
-import { asBuffer } from './input.js';
+import { asBuffer, show } from './input.js';
 
 /** Turns a payload of type T into bytes and back. Both functions may throw; a job's `bytes` stay readable then. */
 export interface Codec<T> {
@@ -45,5 +45,9 @@ export function encodePayload<T>(codec: Codec<T>, value: T | Uint8Array): Buffer
     if (cause instanceof Error && cause.name === 'EmqError') throw cause;
     throw inputError(`the payload cannot be encoded: ${cause instanceof Error ? cause.message : String(cause)}`);
   }
-  return typeof encoded === 'string' ? Buffer.from(encoded, 'utf8') : asBuffer(encoded);
+  if (typeof encoded === 'string') return Buffer.from(encoded, 'utf8');
+  if (!((encoded as unknown) instanceof Uint8Array)) {
+    throw inputError(`the codec's encode must give text or bytes, it gave ${show(encoded)}`);
+  }
+  return asBuffer(encoded);
 }

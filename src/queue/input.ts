@@ -42,6 +42,28 @@ export function checkPriority(value: number | undefined): number | undefined {
   return value;
 }
 
+/** An object, where a caller without types may have given anything. */
+export function given<T extends object>(what: string, value: T): T {
+  if (typeof value !== 'object' || (value as unknown) === null) {
+    throw inputError(`${what} must be an object, got ${show(value)}`);
+  }
+  return value;
+}
+
+/** A list of objects. */
+export function givenList<T>(what: string, value: readonly T[]): readonly T[] {
+  if (!Array.isArray(value)) throw inputError(`${what} must be a list, got ${show(value)}`);
+  return value;
+}
+
+/** A plain object: not null, a list or bytes. */
+export function plainObject(what: string, value: object): object {
+  if (given(what, value) instanceof Uint8Array || Array.isArray(value)) {
+    throw inputError(`${what} must be a plain object, got ${Array.isArray(value) ? 'a list' : 'bytes'}`);
+  }
+  return value;
+}
+
 /** Text or bytes, as they are. */
 export function bytes(what: string, value: string | Uint8Array): string | Buffer {
   if (typeof value === 'string') return value;

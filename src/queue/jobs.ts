@@ -8,7 +8,7 @@
  */
 import type { StandardSchemaV1 } from '@standard-schema/spec';
 import { mint } from '../ids/mint.js';
-import { inputError, type EmqError } from '../wire/errors.js';
+import { EmqError, inputError } from '../wire/errors.js';
 import type { Call, Outcome, Reply, Transition } from '../wire/call.js';
 import { checkId, Keyspace } from '../wire/keyspace.js';
 import {
@@ -20,7 +20,17 @@ import {
   type When,
 } from '../wire/transitions.js';
 import { encodePayload, jsonCodec, type Codec } from './codec.js';
-import { anyInteger, bytes, checkPriority, notNegative, positive, show } from './input.js';
+import {
+  anyInteger,
+  bytes,
+  checkPriority,
+  given,
+  givenList,
+  notNegative,
+  plainObject,
+  positive,
+  show,
+} from './input.js';
 import { Job, readRow, type HeldJob, type JobRow } from './job.js';
 
 /** What the verbs need of a connector. `Connector` is one. */
@@ -90,8 +100,8 @@ export class Jobs<T = unknown> {
    */
   async enqueueMany(items: readonly (EnqueueOptions & { payload: T | Uint8Array })[]): Promise<EnqueuedMany[]> {
     const inputs = await Promise.all(
-      items.map(async (item) => ({
-        id: item.id === undefined ? mint() : checkId(item.id),
+      givenList('items', items).map(async (item) => ({
+        id: given('each item', item).id === undefined ? mint() : checkId(item.id as string),
         ...(await this.#admission(item.payload, item)),
       })),
     );
@@ -109,7 +119,7 @@ export class Jobs<T = unknown> {
           // an id of our own that is taken was never the caller's wish: mint again
           results.push(
             answer === 'duplicate' && items[i + j]?.id === undefined
-              ? await this.#admit(undefined, (other) => this.#run(transitions.enqueue, { ...input, id: other }))
+              ? await this.#enqueueAgain(input)
               : { id, outcome: answer },
           );
         }
@@ -133,13 +143,15 @@ export class Jobs<T = unknown> {
    * Claims the first waiting job for `leaseMs`, or null: nothing waits, the queue is paused, or the head was an id
    * without a row (which is dropped: claim again while `counts` says that jobs wait).
    */
-  async claim({ leaseMs }: { leaseMs: number }): Promise<Job<T> | null> {
+  async claim(options: { leaseMs: number }): Promise<Job<T> | null> {
+    const { leaseMs } = given('the options of claim', options);
     const job = await this.#run(transitions.claim, { leaseMs: positive('leaseMs', leaseMs) });
     return job && new Job(job, this.#codec);
   }
 
   /** Claims up to `size` waiting jobs on one deadline; an empty array when there are none. */
-  async claimBatch({ leaseMs, size }: { leaseMs: number; size: number }): Promise<Job<T>[]> {
+  async claimBatch(options: { leaseMs: number; size: number }): Promise<Job<T>[]> {
+    const { leaseMs, size } = given('the options of claimBatch', options);
     const input = { leaseMs: positive('leaseMs', leaseMs), size: positive('size', size) };
     return (await this.#run(transitions.claimBatch, input)).map((job) => new Job(job, this.#codec));
   }
@@ -157,11 +169,12 @@ export class Jobs<T = unknown> {
     job: HeldJob,
     options: { delayMs: number; maxAttempts: number; error: string | Uint8Array },
   ): Promise<'scheduled' | 'dead'> {
+    const { delayMs, maxAttempts, error } = given('the options of fail', options);
     return this.#run(transitions.fail, {
       ...checkHeld(job),
-      delayMs: anyInteger('delayMs', options.delayMs),
-      maxAttempts: positive('maxAttempts', options.maxAttempts),
-      error: bytes('error', options.error),
+      delayMs: anyInteger('delayMs', delayMs),
+      maxAttempts: positive('maxAttempts', maxAttempts),
+      error: bytes('error', error),
     });
   }
 
@@ -171,24 +184,27 @@ export class Jobs<T = unknown> {
   }
 
   /** The lease ends `leaseMs` from now. @throws EmqError `EMQSTALE`, `EMQSTATE` (the lease lapsed and was swept). */
-  async extend(job: HeldJob, { leaseMs }: { leaseMs: number }): Promise<'extended' | 'gone'> {
+  async extend(job: HeldJob, options: { leaseMs: number }): Promise<'extended' | 'gone'> {
+    const { leaseMs } = given('the options of extend', options);
     return this.#run(transitions.extend, { ...checkHeld(job), leaseMs: positive('leaseMs', leaseMs) });
   }
 
   /** Renews many leases in one step; answers the ids that could not be. */
-  async extendMany(jobs: readonly HeldJob[], { leaseMs }: { leaseMs: number }): Promise<string[]> {
-    const held = jobs.map(checkHeld);
-    positive('leaseMs', leaseMs);
+  async extendMany(jobs: readonly HeldJob[], options: { leaseMs: number }): Promise<string[]> {
+    const held = givenList('jobs', jobs).map(checkHeld);
+    const leaseMs = positive('leaseMs', given('the options of extendMany', options).leaseMs);
     return held.length === 0 ? [] : this.#run(transitions.extendMany, { leaseMs, held });
   }
 
   /** Lets up to `limit` scheduled jobs wait whose time has come; answers how many. */
-  async promote({ limit = 100 }: { limit?: number } = {}): Promise<number> {
+  async promote(options: { limit?: number } = {}): Promise<number> {
+    const { limit = 100 } = given('the options of promote', options);
     return this.#run(transitions.promote, { limit: positive('limit', limit) });
   }
 
   /** Lets up to `limit` jobs wait again whose lease has lapsed, uncounted; answers how many. */
-  async reap({ limit = 100 }: { limit?: number } = {}): Promise<number> {
+  async reap(options: { limit?: number } = {}): Promise<number> {
+    const { limit = 100 } = given('the options of reap', options);
     return this.#run(transitions.reap, { limit: positive('limit', limit) });
   }
 
@@ -196,10 +212,11 @@ export class Jobs<T = unknown> {
    * As `reap`, but counts: at `maxStalled` lapses a job is dead. On wire 6 a lease from before a restart of the server
    * is not counted.
    */
-  async stalledCheck({ maxStalled = 3, limit = 100 }: { maxStalled?: number; limit?: number } = {}): Promise<{
+  async stalledCheck(options: { maxStalled?: number; limit?: number } = {}): Promise<{
     readonly recovered: string[];
     readonly dead: string[];
   }> {
+    const { maxStalled = 3, limit = 100 } = given('the options of stalledCheck', options);
     const input = { maxStalled: positive('maxStalled', maxStalled), limit: positive('limit', limit) };
     return this.#run(transitions.stalledCheck, input);
   }
@@ -227,23 +244,23 @@ export class Jobs<T = unknown> {
   }
 
   /** Adds a log line; with `keep` only that many of the newest stay. Answers the number of lines. */
-  async addLog(id: string, line: string | Uint8Array, { keep = 0 }: { keep?: number } = {}): Promise<number | 'gone'> {
+  async addLog(id: string, line: string | Uint8Array, options: { keep?: number } = {}): Promise<number | 'gone'> {
+    const { keep = 0 } = given('the options of addLog', options);
     const input = { id: checkId(id), line: bytes('line', line), keep: notNegative('keep', keep) };
     return this.#run(transitions.addLog, input);
   }
 
   /** The log lines of a job, oldest first; `first` and `last` are places as of LRANGE (-1 is the newest). */
-  async logs(
-    id: string,
-    { first = 0, last = -1 }: { first?: number; last?: number } = {},
-  ): Promise<Buffer[] | 'gone'> {
+  async logs(id: string, options: { first?: number; last?: number } = {}): Promise<Buffer[] | 'gone'> {
+    const { first = 0, last = -1 } = given('the options of logs', options);
     const input = { id: checkId(id), first: anyInteger('first', first), last: anyInteger('last', last) };
     return this.#run(transitions.logs, input);
   }
 
   /** Takes a job out, wherever it is; frees its dedup key if that holds this id. @throws EmqError `EMQLOCK`. */
   async remove(id: string, options: { dedupId?: string } = {}): Promise<'removed' | 'gone'> {
-    return this.#run(transitions.remove, { id: checkId(id), ...options });
+    const { dedupId } = given('the options of remove', options);
+    return this.#run(transitions.remove, { id: checkId(id), dedupId });
   }
 
   /** A dead job waits again; its last error and stall count are forgotten. @throws EmqError `EMQSTATE` not dead. */
@@ -263,10 +280,8 @@ export class Jobs<T = unknown> {
   }
 
   /** Ids of one set, the last to be served first: with equal scores that is the newest. */
-  async browse(
-    state: PlaceName,
-    { offset = 0, limit = 100 }: { offset?: number; limit?: number } = {},
-  ): Promise<string[]> {
+  async browse(state: PlaceName, options: { offset?: number; limit?: number } = {}): Promise<string[]> {
+    const { offset = 0, limit = 100 } = given('the options of browse', options);
     const input = { state, offset: notNegative('offset', offset), limit: positive('limit', limit) };
     return this.#run(transitions.browse, input);
   }
@@ -275,7 +290,7 @@ export class Jobs<T = unknown> {
   async counts<N extends CountName = CountName>(
     names: readonly N[] = COUNT_NAMES as readonly N[],
   ): Promise<Record<N, number>> {
-    const unknown = names.find((name) => !COUNT_NAMES.includes(name));
+    const unknown = givenList('names', names).find((name) => !COUNT_NAMES.includes(name));
     if (unknown !== undefined) {
       throw inputError(`unknown state ${show(unknown)}: use ${COUNT_NAMES.join(', ')}`);
     }
@@ -285,6 +300,9 @@ export class Jobs<T = unknown> {
 
   /** One counter of finished jobs. */
   async metrics(outcome: 'completed' | 'failed'): Promise<{ readonly count: number }> {
+    if (!['completed', 'failed'].includes(outcome)) {
+      throw inputError(`unknown metric ${show(outcome)}: use completed or failed`);
+    }
     return { count: await this.#run(transitions.metrics, { outcome }) };
   }
 
@@ -297,7 +315,7 @@ export class Jobs<T = unknown> {
   }
 
   async #admission(payload: T | Uint8Array, options: EnqueueOptions) {
-    if (options.id !== undefined) checkId(options.id);
+    if (given('the options', options).id !== undefined) checkId(options.id as string);
     return {
       payload: await this.#payload(payload),
       priority: checkPriority(options.priority),
@@ -318,11 +336,30 @@ export class Jobs<T = unknown> {
 
   async #check(value: T): Promise<T> {
     if (!this.#schema) return value;
-    const result = await this.#schema['~standard'].validate(value);
+    let result: StandardSchemaV1.Result<T>;
+    try {
+      result = await this.#schema['~standard'].validate(value);
+    } catch (cause) {
+      throw inputError(`the schema failed on the payload: ${cause instanceof Error ? cause.message : show(cause)}`);
+    }
     if (!result.issues) return result.value;
     const issue = result.issues[0];
     const path = issue?.path?.map((part) => String(typeof part === 'object' ? part.key : part)).join('.');
     throw inputError(`the payload does not fit its schema${path ? ` at ${path}` : ''}: ${issue?.message ?? 'invalid'}`);
+  }
+
+  /** The second try of one item of many: whatever becomes of it, the other items keep their answers. */
+  async #enqueueAgain(input: { payload: Buffer }): Promise<EnqueuedMany> {
+    const ids: string[] = [];
+    try {
+      return await this.#admit(undefined, (id) => {
+        ids.push(id);
+        return this.#run(transitions.enqueue, { ...input, id });
+      });
+    } catch (error) {
+      if (!(error instanceof EmqError)) throw error;
+      return { id: ids.at(-1) ?? '', outcome: 'failed', error };
+    }
   }
 
   /** An id that was minted here and is taken means nothing to the caller: mint again (wire contract, section 1). */
@@ -333,21 +370,27 @@ export class Jobs<T = unknown> {
     for (let tries = 1; ; tries += 1) {
       const id = own ?? mint();
       const outcome = await admit(id);
-      if (own !== undefined || outcome !== 'duplicate' || tries === MINT_TRIES) return { id, outcome };
+      if (own !== undefined || outcome !== 'duplicate') return { id, outcome };
+      if (tries === MINT_TRIES) {
+        throw inputError(
+          `${MINT_TRIES} ids minted here were all taken, nothing was enqueued: another producer mints with the same node id; give each its own`,
+        );
+      }
     }
   }
 }
 
 function checkHeld(job: HeldJob): HeldJob {
+  given('job', job);
   return { id: checkId(job.id), token: positive('token', job.token) };
 }
 
 function checkWhen(runAt: RunAt): When {
+  given('the time to run at', runAt);
   if ('at' in runAt) return { at: anyInteger('at', runAt.at instanceof Date ? runAt.at.getTime() : runAt.at) };
   return { inMs: anyInteger('inMs', runAt.inMs) };
 }
 
 function optsText(opts: Readonly<Record<string, unknown>>): string {
-  if (typeof opts !== 'object') throw inputError(`opts must be a plain object, got ${show(opts)}`);
-  return encodePayload(jsonCodec(), opts).toString();
+  return encodePayload(jsonCodec(), plainObject('opts', opts)).toString();
 }

@@ -413,7 +413,7 @@ export type TransitionName = keyof typeof transitions;
 
 function setOf(state: PlaceName): 'pending' | 'active' | 'schedule' | 'dead' {
   if (!Object.hasOwn(SET_OF, state)) {
-    throw inputError(`unknown state ${JSON.stringify(state)}: use pending, active, scheduled or dead`);
+    throw inputError('unknown state: use pending, active, scheduled or dead');
   }
   return SET_OF[state];
 }
