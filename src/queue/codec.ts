@@ -5,8 +5,8 @@
  * it. Bytes given as a payload are always sent as they are, whatever the codec.
  * Does not: validate (a schema does) or limit the size (the verbs do).
  */
-import { inputError } from '../wire/errors.js';
-import { asBuffer, show } from './input.js';
+import { inputError, show } from '../wire/errors.js';
+import { asBuffer } from './input.js';
 
 /** Turns a payload of type T into bytes and back. Both functions may throw; a job's `bytes` stay readable then. */
 export interface Codec<T> {
@@ -47,7 +47,7 @@ export function encodePayload<T>(codec: Codec<T>, value: T | Uint8Array): Buffer
   }
   if (typeof encoded === 'string') return Buffer.from(encoded, 'utf8');
   if (!((encoded as unknown) instanceof Uint8Array)) {
-    throw inputError(`the codec's encode must give text or bytes, it gave ${show(encoded)}`);
+    throw inputError(`the payload cannot be encoded: encode must give text or bytes, it gave ${show(encoded)}`);
   }
   return asBuffer(encoded);
 }

@@ -4,7 +4,7 @@
  * Invariants: every refusal is an `EmqError` `EMQ_INPUT` that says what was given and what to give.
  * Does not: repeat what only the server can know (kind, token, state).
  */
-import { inputError } from '../wire/errors.js';
+import { inputError, show } from '../wire/errors.js';
 
 /** The largest number on the wire, 2^52: exact as a double, and so is the server's clock plus it. */
 export const LARGEST = 2 ** 52;
@@ -58,8 +58,8 @@ export function givenList<T>(what: string, value: readonly T[]): readonly T[] {
 
 /** A plain object: not null, a list or bytes. */
 export function plainObject(what: string, value: object): object {
-  if (given(what, value) instanceof Uint8Array || Array.isArray(value)) {
-    throw inputError(`${what} must be a plain object, got ${Array.isArray(value) ? 'a list' : 'bytes'}`);
+  if (typeof value !== 'object' || (value as unknown) === null || Array.isArray(value) || value instanceof Uint8Array) {
+    throw inputError(`${what} must be a plain object, got ${show(value)}`);
   }
   return value;
 }
@@ -73,11 +73,4 @@ export function bytes(what: string, value: string | Uint8Array): string | Buffer
 
 export function asBuffer(value: Uint8Array): Buffer {
   return Buffer.isBuffer(value) ? value : Buffer.from(value.buffer, value.byteOffset, value.byteLength);
-}
-
-/** A short, safe picture of a wrong value: numbers as they are, text cut short, anything else by its type. */
-export function show(value: unknown): string {
-  if (typeof value === 'number' || typeof value === 'bigint') return String(value);
-  if (typeof value === 'string') return JSON.stringify(value.length > 40 ? `${value.slice(0, 37)}...` : value);
-  return value === null ? 'null' : typeof value;
 }

@@ -8,7 +8,7 @@
  */
 import type { StandardSchemaV1 } from '@standard-schema/spec';
 import { mint } from '../ids/mint.js';
-import { EmqError, inputError } from '../wire/errors.js';
+import { EmqError, inputError, show } from '../wire/errors.js';
 import type { Call, Outcome, Reply, Transition } from '../wire/call.js';
 import { checkId, Keyspace } from '../wire/keyspace.js';
 import {
@@ -20,17 +20,7 @@ import {
   type When,
 } from '../wire/transitions.js';
 import { encodePayload, jsonCodec, type Codec } from './codec.js';
-import {
-  anyInteger,
-  bytes,
-  checkPriority,
-  given,
-  givenList,
-  notNegative,
-  plainObject,
-  positive,
-  show,
-} from './input.js';
+import { anyInteger, bytes, checkPriority, given, givenList, notNegative, plainObject, positive } from './input.js';
 import { Job, readRow, type HeldJob, type JobRow } from './job.js';
 
 /** What the verbs need of a connector. `Connector` is one. */

@@ -183,12 +183,15 @@ export class Connector extends EventEmitter<ConnectorEvents> {
     const { connectTimeoutMs, signal } = this.#settings;
     const end = performance.now() + connectTimeoutMs;
     const stop = AbortSignal.any(signal === undefined ? [this.#closing.signal] : [this.#closing.signal, signal]);
+    let reason: unknown;
     for (;;) {
       try {
         return this.#adopt(await this.#open(Math.ceil(end - performance.now()), stop));
       } catch (error) {
+        // A try that was cut short says little: what the one before it met says more.
+        if (reason === undefined || stop.aborted || performance.now() < end) reason = error;
         const delayMs = this.#nextDelay();
-        if (!(error instanceof EmqError) || !mayPass(error) || performance.now() + delayMs >= end) throw error;
+        if (!(error instanceof EmqError) || !mayPass(error) || performance.now() + delayMs >= end) throw reason;
         // An abort wakes the pause, and the next try reports it.
         await pause(delayMs, undefined, { signal: stop }).catch(() => {});
       }

@@ -96,3 +96,12 @@ export function fromReply(text: string): EmqError {
 export function inputError(reason: string): EmqError {
   return new EmqError('EMQ_INPUT', reason);
 }
+
+/** A short, safe picture of a wrong value: numbers as they are, text cut short, anything else by its type. */
+export function show(value: unknown): string {
+  if (typeof value === 'number' || typeof value === 'bigint') return String(value);
+  if (typeof value === 'string') return JSON.stringify(value.length > 40 ? `${value.slice(0, 37)}...` : value);
+  if (Array.isArray(value)) return 'a list';
+  if (value instanceof Uint8Array) return 'bytes';
+  return value === null ? 'null' : typeof value;
+}

@@ -5,7 +5,7 @@
  * is refused here, before the wire. Does not: talk to a server.
  */
 import { isBranded } from '../ids/brand.js';
-import { inputError } from './errors.js';
+import { inputError, show } from './errors.js';
 
 /** The key that holds the node's brand (wire contract, section 8). */
 export const NODE_VERSION_KEY = '{emq}:version';
@@ -30,7 +30,7 @@ export class Keyspace {
   /** @throws EmqError `EMQ_INPUT` for a name that is not 1 to 128 of `A-Z a-z 0-9 . _ -`, or is `emq`. */
   constructor(queue: string) {
     if (typeof queue !== 'string' || !QUEUE.test(queue) || queue === 'emq') {
-      throw inputError(`queue name ${quote(queue)} must be 1 to 128 of A-Z a-z 0-9 . _ - and not "emq"`);
+      throw inputError(`queue name ${show(queue)} must be 1 to 128 of A-Z a-z 0-9 . _ - and not "emq"`);
     }
     this.queue = queue;
     this.base = `emq:{${queue}}:`;
@@ -57,7 +57,7 @@ export class Keyspace {
   /** The key under which a dedup id is parked. @throws EmqError `EMQ_INPUT` outside the grammar. */
   dedup(id: string): string {
     if (typeof id !== 'string' || !DEDUP.test(id)) {
-      throw inputError(`dedup id ${quote(id)} must be 1 to 255 of A-Z a-z 0-9 . _ -`);
+      throw inputError(`dedup id ${show(id)} must be 1 to 255 of A-Z a-z 0-9 . _ -`);
     }
     return `${this.base}de:${id}`;
   }
@@ -71,12 +71,9 @@ export class Keyspace {
 /** @throws EmqError `EMQ_INPUT` unless `id` is a branded id. The namespace is the server's business (`EMQKIND`). */
 export function checkId(id: string): string {
   if (!isBranded(id)) {
-    throw inputError(`job id ${quote(id)} must be a branded id: 3 letters A-Z and 11 base62 digits, at most AzL8n0Y58m7`);
+    throw inputError(
+      `job id ${show(id)} must be a branded id: 3 letters A-Z and 11 base62 digits, at most AzL8n0Y58m7`,
+    );
   }
   return id;
-}
-
-function quote(value: unknown): string {
-  const text = typeof value === 'string' ? JSON.stringify(value) : `of type ${typeof value}`;
-  return text.length > 80 ? `${text.slice(0, 77)}..."` : text;
 }

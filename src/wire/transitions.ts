@@ -7,7 +7,7 @@
  * Invariants: layouts are those of docs/wire.md, key for key; nothing here reads a clock or talks to a server.
  * Does not: encode payloads (the verbs do) or judge them.
  */
-import { inputError } from './errors.js';
+import { inputError, show } from './errors.js';
 import type { Arg, Reply, Transition } from './call.js';
 
 import { scripts } from './scripts.generated.js';
@@ -413,7 +413,7 @@ export type TransitionName = keyof typeof transitions;
 
 function setOf(state: PlaceName): 'pending' | 'active' | 'schedule' | 'dead' {
   if (!Object.hasOwn(SET_OF, state)) {
-    throw inputError('unknown state: use pending, active, scheduled or dead');
+    throw inputError(`unknown state ${show(state)}: use pending, active, scheduled or dead`);
   }
   return SET_OF[state];
 }

@@ -118,7 +118,8 @@ export class Link {
 
   #slotOf(queue: string): number {
     let slot = this.#slots.get(queue);
-    if (slot === undefined) this.#slots.set(queue, (slot = this.#commands('GET', [`{${queue}}`]).getSlot()));
+    // In lower case: that is how older versions of the library know their commands.
+    if (slot === undefined) this.#slots.set(queue, (slot = this.#commands('get', [`{${queue}}`]).getSlot()));
     return slot;
   }
 
@@ -145,7 +146,9 @@ export async function openLink(
   const client = source.create();
   let failure: Error | undefined;
   const note = (error: Error): void => void (failure ??= error);
-  client.on('error', note);
+  // A node of a cluster that does not know this user: other nodes may let anyone in, but not as whom was asked for.
+  const noteNode = (error: Error): void => void (/^(WRONGPASS|NOAUTH)/.test(error.message) && note(error));
+  client.on('error', note).on('node error', noteNode);
   let giveUp: (error: EmqError) => void = () => {};
   const limit = new Promise<never>((_, reject) => (giveUp = reject));
   const onAbort = (): void => giveUp(aborted(signal));
@@ -162,7 +165,7 @@ export async function openLink(
   } finally {
     clearTimeout(timer);
     signal.removeEventListener('abort', onAbort);
-    client.removeListener('error', note);
+    client.removeListener('error', note).removeListener('node error', noteNode);
     client.on('error', () => {}); // Without a listener the library prints what a dying socket still says.
   }
 }
@@ -174,9 +177,6 @@ async function establish(
   failure: () => Error | undefined,
 ): Promise<Link> {
   await client.connect();
-  // A refused SELECT is an event only, and the library would go on in database 0.
-  const error = failure();
-  if (error !== undefined) throw error;
   const commands = commandsOf(client);
   const askOn = (target: Redis | Cluster) => async (command: string, args: readonly Arg[]) => {
     const reply = await sendOn(target, commands(command, args)).promise.catch((cause: unknown) => {
@@ -185,6 +185,10 @@ async function establish(
     return toReply(reply);
   };
   const hello = await greet(client, askOn);
+  // A refused SELECT or AUTH is an event only, and the library goes on, in database 0 or as another user. It may even be
+  // ready before it has the server's answer to them, but that answer comes before HELLO's.
+  const error = failure();
+  if (error !== undefined) throw error;
   const perQueue = client.isCluster || hello.cluster;
   if (settings.wire === 6) await proveEverywhere(client, askOn);
   if (!perQueue) await checkBrand(askOn(client), NODE_VERSION_KEY, 'node', settings);
