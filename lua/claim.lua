@@ -24,11 +24,12 @@ end
 local attempts
 attempts, err = stored('attempts', fields[1])
 if err then return err end
+local deadline = digits(now() + lease)
 
 redis.call('ZPOPMIN', KEYS[1])
 redis.call('HINCRBY', row, 'attempts', 1)
 redis.call('HSET', row, 'state', 'active')
 -- the lease is now this script's: an epoch that a native claim left behind says nothing about it
 if fields[3] then redis.call('HDEL', row, 'lease_epoch') end
-redis.call('ZADD', KEYS[2], digits(now() + lease), id)
+redis.call('ZADD', KEYS[2], deadline, id)
 return { id, fields[2], attempts + 1 }

@@ -34,9 +34,9 @@ while #claimed < size and looked < waiting do
   looked = last + 1
 end
 if looked == 0 then return {} end
+local deadline = digits(now() + lease)
 
 redis.call('ZPOPMIN', KEYS[1], digits(looked))
-local deadline = digits(now() + lease)
 for _, job in ipairs(claimed) do
   redis.call('HSET', job.row, 'attempts', digits(job[3]), 'state', 'active')
   if job.epoch then redis.call('HDEL', job.row, 'lease_epoch') end

@@ -29,11 +29,14 @@ export interface Wire {
   runAll(calls: readonly Call[]): Promise<Outcome[]>;
 }
 
-export interface JobsOptions<T> {
+export interface JobsOptions<T, Input = T> {
   /** Default: JSON. Both ends of a queue must use the same. */
   codec?: Codec<T>;
-  /** Any Standard Schema (zod, valibot, arktype ...): types the payload, and checks it before it is enqueued. */
-  schema?: StandardSchemaV1<unknown, T>;
+  /**
+   * Any Standard Schema (zod, valibot, arktype ...): types the payload, and checks it before it is enqueued. What the
+   * schema makes of the input (defaults, coercions) is what is enqueued; it is not run again on a claimed payload.
+   */
+  schema?: StandardSchemaV1<Input, T>;
   /** The most bytes a payload may have. Default 1 MiB. */
   maxPayloadBytes?: number;
 }
@@ -60,16 +63,20 @@ export type RunAt = { readonly inMs: number } | { readonly at: number | Date };
 const MINT_TRIES = 8;
 const BULK_STEP = 1000;
 
-export class Jobs<T = unknown> {
+/**
+ * The verbs of one queue. `T` is the payload that a claim gives; `Input` is what may be enqueued, which differs from `T`
+ * only where a schema transforms.
+ */
+export class Jobs<T = unknown, Input = T> {
   readonly queue: string;
   readonly keys: Keyspace;
   readonly #wire: Wire;
   readonly #codec: Codec<T>;
-  readonly #schema: StandardSchemaV1<unknown, T> | undefined;
+  readonly #schema: StandardSchemaV1<Input, T> | undefined;
   readonly #maxPayloadBytes: number;
 
   /** @throws EmqError `EMQ_INPUT` for a queue name outside the grammar. */
-  constructor(wire: Wire, queue: string, options: JobsOptions<T> = {}) {
+  constructor(wire: Wire, queue: string, options: JobsOptions<T, Input> = {}) {
     this.keys = new Keyspace(queue);
     this.queue = queue;
     this.#wire = wire;
@@ -79,7 +86,7 @@ export class Jobs<T = unknown> {
   }
 
   /** Adds a job that can be claimed at once. With an id of your own, a second time is `duplicate` and changes nothing. */
-  async enqueue(payload: T | Uint8Array, options: EnqueueOptions = {}): Promise<Enqueued> {
+  async enqueue(payload: Input | Uint8Array, options: EnqueueOptions = {}): Promise<Enqueued> {
     const admission = await this.#admission(payload, options);
     return this.#admit(options.id, (id) => this.#run(transitions.enqueue, { id, ...admission }));
   }
@@ -88,7 +95,7 @@ export class Jobs<T = unknown> {
    * Adds many jobs in few writes; results are in the order of the items. Not one step: each job is added by itself.
    * Every item is checked before the first is sent.
    */
-  async enqueueMany(items: readonly (EnqueueOptions & { payload: T | Uint8Array })[]): Promise<EnqueuedMany[]> {
+  async enqueueMany(items: readonly (EnqueueOptions & { payload: Input | Uint8Array })[]): Promise<EnqueuedMany[]> {
     const inputs = await Promise.all(
       givenList('items', items).map(async (item) => ({
         id: given('each item', item).id === undefined ? mint() : checkId(item.id as string),
@@ -120,7 +127,7 @@ export class Jobs<T = unknown> {
 
   /** Adds a job that can be claimed when its time has come and `promote` has run. */
   async schedule(
-    payload: T | Uint8Array,
+    payload: Input | Uint8Array,
     runAt: RunAt,
     options: EnqueueOptions = {},
   ): Promise<{ readonly id: string; readonly outcome: 'scheduled' | 'duplicate' }> {
@@ -221,7 +228,7 @@ export class Jobs<T = unknown> {
   }
 
   /** Another payload for a job in whatever state. */
-  async updateData(id: string, payload: T | Uint8Array): Promise<'updated' | 'gone'> {
+  async updateData(id: string, payload: Input | Uint8Array): Promise<'updated' | 'gone'> {
     return this.#run(transitions.updateData, { id: checkId(id), payload: await this.#payload(payload) });
   }
 
@@ -304,7 +311,7 @@ export class Jobs<T = unknown> {
     return transition.read(await this.#wire.run(this.#call(transition, input)));
   }
 
-  async #admission(payload: T | Uint8Array, options: EnqueueOptions) {
+  async #admission(payload: Input | Uint8Array, options: EnqueueOptions) {
     if (given('the options', options).id !== undefined) checkId(options.id as string);
     return {
       payload: await this.#payload(payload),
@@ -313,7 +320,7 @@ export class Jobs<T = unknown> {
     };
   }
 
-  async #payload(value: T | Uint8Array): Promise<Buffer> {
+  async #payload(value: Input | Uint8Array): Promise<Buffer> {
     const checked = value instanceof Uint8Array ? value : await this.#check(value);
     const encoded = encodePayload(this.#codec, checked);
     if (encoded.length > this.#maxPayloadBytes) {
@@ -324,8 +331,9 @@ export class Jobs<T = unknown> {
     return encoded;
   }
 
-  async #check(value: T): Promise<T> {
-    if (!this.#schema) return value;
+  async #check(value: Input): Promise<T> {
+    // without a schema the two types are one
+    if (!this.#schema) return value as unknown as T;
     let result: StandardSchemaV1.Result<T>;
     try {
       result = await this.#schema['~standard'].validate(value);
