@@ -55,9 +55,9 @@ function installDependencies(log) {
   if (dependenciesAreThere()) return;
   log('installing dependencies (npm ci)');
   const args = ['ci', '--include=dev', '--no-audit', '--no-fund', '--loglevel=error'];
-  // Under npm the npm that runs us, which need not be the one on PATH.
+  // Under npm the npm that runs us, which need not be the one on PATH; other package managers set this too.
   const npm = process.env.npm_execpath;
-  const ran = npm ? run(process.execPath, [npm, ...args]) : run('npm', args);
+  const ran = npm?.endsWith('npm-cli.js') ? run(process.execPath, [npm, ...args]) : run('npm', args);
   if (ran.error) throw new SetupError('npm is not on PATH: install it, or run this through npm');
   if (ran.status !== 0) throw new SetupError('npm ci failed: is the registry reachable?', ran.output);
 }

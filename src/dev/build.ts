@@ -49,6 +49,7 @@ const NO_HEADERS = `{ 'target_defaults': { 'default_configuration': 'Release', '
  */
 export async function buildModule(options: BuildModuleOptions = {}): Promise<BuiltModule> {
   const { via, force = false, log } = options;
+  if (via !== undefined && !Object.hasOwn(WAYS, via)) throw inputError(`via must be cmake, gyp or cc, not ${via}`);
   const root = packageRoot();
   const sources = resolve(options.sources ?? join(root, 'module'));
   const path = resolve(options.out ?? join(root, 'build', NAME));
@@ -57,12 +58,13 @@ export async function buildModule(options: BuildModuleOptions = {}): Promise<Bui
   if (!force && (await isNewer(path, sources, files))) return { path, via: undefined };
 
   const compiler = await findCompiler();
-  await mkdir(dirname(path), { recursive: true });
+  await mkdir(dirname(path), { recursive: true }).catch(unwritable);
   const failures: string[] = [];
   for (const way of via === undefined ? (['cmake', 'gyp', 'cc'] as const) : [via]) {
     const begun = new Date();
-    const folder = await stage(root, sources, files, dirname(path));
+    const folder = await mkdtemp(join(dirname(path), '.module-')).catch(unwritable);
     try {
+      await layOut(folder, root, sources, files);
       const made = await WAYS[way](folder, root, compiler);
       // A source that was changed while it compiled must count as newer.
       await utimes(made, begun, begun);
@@ -99,14 +101,16 @@ async function findCompiler(): Promise<string> {
   throw inputError(`no C compiler found: ${how}, or set CC`);
 }
 
-/** Lays out what each way expects, as at the root of this package, in a folder beside the result. */
-async function stage(root: string, sources: string, files: readonly string[], parent: string): Promise<string> {
-  const folder = await mkdtemp(join(parent, '.module-'));
+function unwritable(error: Error): never {
+  throw inputError(`the module cannot be written (${error.message}): give another file to write`);
+}
+
+/** Copies what each way expects, as it lies at the root of this package. */
+async function layOut(folder: string, root: string, sources: string, files: readonly string[]): Promise<void> {
   await mkdir(join(folder, 'module'));
   for (const name of files) await copyFile(join(sources, name), join(folder, 'module', name));
   for (const name of ['package.json', 'CMakeLists.txt', 'binding.gyp'])
     await copyFile(join(root, name), join(folder, name));
-  return folder;
 }
 
 /** Builds in `folder` and returns the path of what was made there. */

@@ -74,9 +74,10 @@ export async function fetchServer(options: FetchOptions): Promise<string> {
     await prove(staging, await writePrograms(staging), signal);
     await Promise.all(['apt', 'debs'].map((name) => rm(join(staging, name), { recursive: true })));
     await chmod(staging, 0o755);
-    await rename(staging, folder).catch((error: NodeJS.ErrnoException) => {
+    await rename(staging, folder).catch((error: unknown) => {
       // Another process was faster: its folder is as good as ours.
-      if (error.code !== 'ENOTEMPTY' && error.code !== 'EEXIST') throw error;
+      const code = error instanceof Error && 'code' in error ? error.code : undefined;
+      if (code !== 'ENOTEMPTY' && code !== 'EEXIST') throw error;
     });
     return join(folder, 'bin', 'valkey-server');
   } catch (error) {

@@ -6,7 +6,7 @@
  */
 import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
-import { EmqError, inputError } from '../wire/errors.js';
+import { inputError, type EmqError } from '../wire/errors.js';
 import { isExecutable, onPath } from './command.js';
 import { debianSuite, fetchServer, fetchedServer } from './fetch.js';
 

@@ -17,7 +17,6 @@ import type { Socket } from 'node:net';
 const GUARDED = `
 folder=$1; shift
 (
-  trap '' TERM
   if ! read -r line <&3; then
     kill -KILL $$
     [ -z "$folder" ] || rm -rf -- "$folder"
@@ -44,9 +43,10 @@ export interface GuardedOptions {
 
 export class GuardedProcess {
   readonly pid: number;
+  /** Resolves when nothing of the group is left. */
   readonly ended: Promise<Ended>;
   readonly #child: ChildProcess;
-  #over: Ended | undefined;
+  #over = false;
 
   private constructor(child: ChildProcess, pid: number) {
     this.#child = child;
@@ -55,11 +55,13 @@ export class GuardedProcess {
     pipe.on('error', () => {}); // the guard may be gone already
     child.unref();
     pipe.unref();
+    // The guard's end of the pipe closes with the guard, and nothing of the group outlives that.
+    const guardGone = new Promise((resolve) => pipe.resume().once('close', resolve));
     this.ended = new Promise((resolve) => {
       child.once('exit', (code, signal) => {
-        pipe.end('\n');
-        this.#over = { code, signal };
-        resolve(this.#over);
+        this.#over = true;
+        pipe.ref().end('\n');
+        void guardGone.then(() => resolve({ code, signal }));
       });
     });
   }
@@ -81,34 +83,28 @@ export class GuardedProcess {
     }
   }
 
-  /** How it ended, or undefined while it runs. */
-  get over(): Ended | undefined {
-    return this.#over;
-  }
-
   /** Asks the process to end (SIGTERM) and, after `graceMs`, makes it. Resolves when it has ended. */
   async terminate(graceMs: number): Promise<void> {
     await this.#end(() => {
-      this.#signalGroup('SIGTERM');
-      return setTimeout(() => this.#signalGroup('SIGKILL'), graceMs);
+      this.#child.kill('SIGTERM');
+      return setTimeout(() => this.#killGroup(), graceMs);
     });
   }
 
   /** SIGKILL, to the guard and to the server's own children too. Resolves when it has ended. */
   async kill(): Promise<void> {
-    await this.#end(() => this.#signalGroup('SIGKILL'));
+    await this.#end(() => this.#killGroup());
   }
 
   async #end(act: () => NodeJS.Timeout | void): Promise<void> {
-    if (this.#over !== undefined) return;
     this.#child.ref();
-    const timer = act();
+    const timer = this.#over ? undefined : act();
     await this.ended;
     if (timer) clearTimeout(timer);
   }
 
-  /** The whole group, since the program may be a wrapper that does not become the server; the guard ignores SIGTERM. */
-  #signalGroup(signal: NodeJS.Signals): void {
-    if (this.#over === undefined) process.kill(-this.pid, signal);
+  #killGroup(): void {
+    // Its number cannot have passed to another group as long as the guard is in it.
+    if (!this.#over) process.kill(-this.pid, 'SIGKILL');
   }
 }

@@ -126,8 +126,8 @@ interface Place {
 }
 
 async function makePlace(options: StartServerOptions): Promise<Place> {
+  const port = options.port === 'free' ? await freePort() : options.port;
   const given = options.dir === undefined ? undefined : resolve(options.dir);
-  if (given !== undefined) await mkdir(given, { recursive: true });
   let socketPath = options.socket === undefined ? undefined : resolve(options.socket);
   if (socketPath !== undefined && !fits(socketPath)) {
     throw inputError(`the path of the socket must have at most ${SOCKET_BYTES} bytes: ${socketPath}`);
@@ -139,7 +139,6 @@ async function makePlace(options: StartServerOptions): Promise<Place> {
     own = await mkdtemp(join(parent, 'emq-'));
   }
   const dir = given ?? own!;
-  const port = options.port === 'free' ? await freePort() : options.port;
   return { dir, socketPath: socketPath ?? join(own!, SOCKET), port, own };
 }
 
@@ -210,6 +209,8 @@ class LocalServer implements EmbeddedServer {
   async launch(): Promise<void> {
     let process: GuardedProcess | undefined;
     try {
+      if (this.#options.signal?.aborted) throw aborted(this.#options.signal);
+      await mkdir(this.dir, { recursive: true });
       const logStart = (await stat(this.logFile).catch(() => undefined))?.size ?? 0;
       process = await GuardedProcess.start({
         command: this.#command,
@@ -222,7 +223,9 @@ class LocalServer implements EmbeddedServer {
       await this.#ready(process, logStart);
     } catch (error) {
       await process?.kill();
-      throw this.#stopping === undefined ? error : aborted(this.#options.signal);
+      if (this.#stopping !== undefined) throw aborted(this.#options.signal);
+      if (error instanceof EmqError) throw error;
+      throw inputError(`the server cannot be started in ${this.dir}: ${(error as Error).message}`);
     }
   }
 
