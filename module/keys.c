@@ -115,6 +115,7 @@ bool keys_open(Call *c, Str *name, int type, Use use, Key **key) {
 }
 
 bool keys_open_derived(Call *c, Str *name, int type, Use use, Key **key) {
+    *key = NULL; /* a caller may close what it did not get */
     return keys_allowed(c, name, use) && keys_open(c, name, type, use, key);
 }
 
