@@ -1,0 +1,79 @@
+/**
+ * `emq doctor`: what is wrong with a node, and how to mend it.
+ *
+ * Invariants: read-only: it writes nothing and brands nothing. Every finding that is not `ok` says how to mend it.
+ * Ends with 1 when one is `bad`. Does not: mend anything.
+ */
+import { Option, type Command } from 'commander';
+
+import type { Wire } from '../wire/executor.js';
+import { Keyspace } from '../wire/keyspace.js';
+import { checkAll, intendedWire } from './doctor/checks.js';
+import { readFacts } from './doctor/facts.js';
+import type { Finding, Level } from './doctor/findings.js';
+import { checkRights } from './doctor/rights.js';
+import { EXIT } from './exit.js';
+import { openNode } from './node.js';
+import { addCommand, type Run } from './program.js';
+import { wrap, type Terminal } from './terminal.js';
+
+interface DoctorOptions {
+  readonly url: string;
+  readonly wire?: string;
+  readonly queue?: string;
+  readonly user?: string;
+}
+
+const EXAMPLES = `
+A URL is valkey://[user:password@]host[:port][/db], valkeys://... for TLS, or unix:///path.
+A password in EMQ_URL is not seen in the list of processes, as one on the command line is.
+
+Examples:
+  emq doctor --url valkey://127.0.0.1:6379
+  emq doctor --url unix:///run/valkey.sock --wire 6 --queue mail
+  EMQ_URL=valkey://admin:secret@10.0.0.1 emq doctor --user app --json`;
+
+const STYLES: Readonly<Record<Level, 'green' | 'yellow' | 'red'>> = { ok: 'green', warn: 'yellow', bad: 'red' };
+const LABEL = 20;
+const WIDTH = 100;
+
+export function addDoctor(program: Command, run: Run): void {
+  addCommand(program, 'doctor', 'say what is wrong with a node, and how to mend it', EXAMPLES)
+    .addOption(new Option('--url <url>', 'the node').env('EMQ_URL').makeOptionMandatory())
+    .addOption(
+      new Option('--wire <n>', 'the wire it is meant for (default: by its brand and module)').choices(['4', '6']),
+    )
+    .option('--queue <name>', 'a queue whose keys must be usable; in a cluster, whose brand is read')
+    .option('--user <name>', "the ACL user whose rights are checked (default: the URL's)")
+    .action(
+      run(async (options: DoctorOptions, terminal) => {
+        const { url, queue, user } = options;
+        if (queue !== undefined) new Keyspace(queue);
+        const node = await openNode(url, terminal.signal);
+        try {
+          const facts = await readFacts(node, queue);
+          const wire = intendedWire(facts, options.wire === undefined ? undefined : (Number(options.wire) as Wire));
+          const rights = await checkRights(node, facts, { wire, queue, user });
+          const findings = [...checkAll(facts, wire), rights];
+          const counts = { ok: 0, warn: 0, bad: 0 };
+          for (const { level } of findings) counts[level] += 1;
+          const self = 'value' in facts.user ? facts.user.value : null;
+          terminal.emit({ where: node.where, user: self, wire, ok: counts.bad === 0, counts, findings });
+          terminal.print(`${terminal.style('bold', node.where)}, looked at for wire ${wire}\n`);
+          for (const finding of findings) terminal.print(draw(finding, terminal));
+          terminal.print(`\n${counts.ok} ok, ${counts.warn} to decide on, ${counts.bad} bad`);
+          return counts.bad === 0 ? EXIT.ok : EXIT.notInOrder;
+        } finally {
+          await node.close();
+        }
+      }),
+    );
+}
+
+function draw({ level, check, text, mend }: Finding, terminal: Terminal): string {
+  const head = `  ${terminal.style(STYLES[level], level.padEnd(5))} ${check.padEnd(LABEL - 8)}`;
+  const lines = wrap(text.split(' '), WIDTH - LABEL);
+  const mending = mend === undefined ? [] : wrap(`mend: ${mend}`.split(' '), WIDTH - LABEL);
+  const rest = [...lines.slice(1), ...mending].map((line) => `${''.padEnd(LABEL)}${line}`);
+  return [`${head}${lines[0] ?? ''}`, ...rest].join('\n');
+}

@@ -1,0 +1,26 @@
+#!/usr/bin/env node
+/**
+ * The command `emq`: its table of contents. What each command does is in the file of its name.
+ * Does not: end the process by force; it ends when nothing is left to do, so that all output arrives.
+ */
+import { readFileSync } from 'node:fs';
+
+import { addBuildModule } from './build-module-command.js';
+import { addDev } from './dev-command.js';
+import { addDoctor } from './doctor-command.js';
+import { addParity } from './parity-command.js';
+import { runProgram } from './program.js';
+import { watchEnds } from './terminal.js';
+import { addTrace } from './trace-command.js';
+
+const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')) as {
+  version: string;
+};
+
+process.exitCode = await runProgram(process.argv.slice(2), version, watchEnds(), (program, run) => {
+  addDev(program, run);
+  addTrace(program, run);
+  addParity(program, run);
+  addDoctor(program, run);
+  addBuildModule(program, run);
+});

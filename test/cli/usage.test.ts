@@ -1,0 +1,154 @@
+/** The command line itself: help, exit codes, errors as text and as JSON, and that no password is ever printed. */
+import { once } from 'node:events';
+import { afterEach, describe, expect, test, vi } from 'vitest';
+import { scrub } from '../../src/cli/exit.js';
+import { openTerminal, quoted, word, wrap } from '../../src/cli/terminal.js';
+import { emq, node, on, start, stateOf, urlFor } from './emq.js';
+
+const COMMANDS = ['dev', 'trace', 'parity', 'doctor', 'build-module'];
+
+test('help lists the commands and what the exit codes mean', async () => {
+  const { code, stdout } = await emq('--help');
+  expect(code).toBe(0);
+  for (const command of COMMANDS) expect(stdout).toContain(`  ${command} `);
+  expect(stdout).toMatch(/Exit codes:\n {2}0 +ok\n {2}1 .+\n {2}2 .+\n {2}3 .+\n {2}4 /);
+});
+
+test.each(COMMANDS)('%s has help with examples, --json and exit codes', async (command) => {
+  const { code, stdout } = await emq(command, '--help');
+  expect(code).toBe(0);
+  expect(stdout).toContain('--json');
+  expect(stdout).toContain('Examples:\n  ');
+  expect(stdout).toContain(`emq ${command}`);
+  expect(stdout).toContain('Exit codes:');
+});
+
+test('the version is the package’s', async () => {
+  expect((await emq('--version')).stdout).toMatch(/^\d+\.\d+\.\d+\n$/);
+});
+
+describe('wrong usage ends with 2', () => {
+  test.each([
+    ['nothing at all', []],
+    ['an unknown command', ['dance']],
+    ['an unknown option', ['trace', '--fast']],
+    ['an argument too many', ['dev', 'now']],
+    ['a port that is none', ['dev', '--port', '70000']],
+    ['a port in other words', ['dev', '--port', '0x50']],
+    ['a queue outside the grammar', ['trace', '--queue', 'a:b']],
+    ['a seed that is none', ['parity', '--seed', '-1']],
+    ['no step', ['parity', '--steps', '0']],
+    ['one URL of two', ['parity', '--url', 'valkey://127.0.0.1:1']],
+    ['no URL', ['doctor']],
+    ['an URL that is none', ['doctor', '--url', 'nowhere']],
+    ['a wire that is none', ['doctor', '--url', 'valkey://127.0.0.1:1', '--wire', '5']],
+    ['a queue that is none', ['doctor', '--url', 'valkey://127.0.0.1:1', '--queue', 'emq']],
+    ['a way to build that is none', ['build-module', '--via', 'make']],
+  ])('%s', async (_what, args) => {
+    const human = await emq(...args);
+    expect(human.code).toBe(2);
+    expect(human.stdout).toBe('');
+    expect(human.stderr).not.toBe('');
+    if (args.length === 0) return;
+    const machine = await emq(...args, '--json');
+    expect(machine.code).toBe(2);
+    expect(machine.stderr).toBe('');
+    expect(machine.json).toEqual([{ error: { code: 'EMQ_INPUT', reason: expect.any(String), exit: 2 } }]);
+  });
+});
+
+test('a node that is not there ends with 3, in one line', async () => {
+  const url = 'valkey://127.0.0.1:1';
+  for (const args of [
+    ['doctor', '--url', url],
+    ['trace', '--url4', url],
+    ['parity', '--url', url, '--url', url],
+  ]) {
+    const human = await emq(...args);
+    expect(human.code).toBe(3);
+    expect(human.stderr.split('\n').filter((line) => line.startsWith('emq: '))).toEqual([
+      expect.stringContaining('ECONNREFUSED'),
+    ]);
+    const { json } = await emq(...args, '--json');
+    expect(json).toEqual([
+      { error: { code: 'EMQ_CONNECTION', reason: expect.stringContaining('127.0.0.1:1'), exit: 3 } },
+    ]);
+  }
+});
+
+test('no password is printed, whatever is wrong', async () => {
+  const server = await node();
+  await on(server, (redis) => redis.call('ACL', 'SETUSER', 'app', 'on', '>hunter2', '~*', '&*', '+@all', '-info'));
+  const good = urlFor(server, 'app', 'hunter2');
+  const wrong = urlFor(server, 'app', 'hunter2wrong');
+  const [nowhere, odd] = ['valkey://app:hunter2@127.0.0.1:1', 'http://app:hunter2@127.0.0.1'];
+  const runs = [
+    ...[good, wrong, nowhere, odd].map((url) => ['doctor', '--url', url]),
+    ...[wrong, nowhere, odd].map((url) => ['trace', '--url6', url]),
+    ...[good, wrong, nowhere, odd].map((url) => ['parity', '--url', url, '--url', good]),
+    ['doctor', good],
+    ['doctor', '--url', good, `--urll=${good}`],
+    ['doctor', '--url', good, '--wire', good],
+    [good],
+  ];
+  for (const args of [...runs, ...runs.slice(0, 4).map((args) => [...args, '--json'])]) {
+    const { stdout, stderr } = await emq(...args);
+    expect(stdout + stderr).not.toBe('');
+    expect(stdout + stderr).not.toContain('hunter2');
+  }
+}, 120_000);
+
+test('a reader that goes away ends it quietly, and it still cleans up', async () => {
+  const server = await node({ module: true });
+  const before = await stateOf(server);
+  const child = start(['trace', '--url6', server.url]);
+  let stderr = '';
+  child.stderr!.on('data', (data: Buffer) => (stderr += data.toString()));
+  await once(child.stdout!, 'data');
+  child.stdout!.destroy();
+  const [code] = (await once(child, 'exit')) as [number];
+  expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+  expect(await stateOf(server)).toEqual(before);
+});
+
+describe('the terminal', () => {
+  const signal = new AbortController().signal;
+  const { isTTY } = process.stdout;
+
+  afterEach(() => {
+    vi.unstubAllEnvs();
+    Object.assign(process.stdout, { isTTY, hasColors: undefined });
+  });
+
+  test('colour is for terminals only, and not under NO_COLOR or --json', () => {
+    vi.stubEnv('NO_COLOR', '');
+    const styled = (json: boolean): boolean => openTerminal(json, signal).style('red', 'x') !== 'x';
+    // a worker's standard output is no terminal and has no hasColors of its own
+    Object.assign(process.stdout, { isTTY: false, hasColors: () => true });
+    expect(styled(false)).toBe(false);
+    Object.assign(process.stdout, { isTTY: true });
+    expect(styled(false)).toBe(true);
+    expect(styled(true)).toBe(false);
+    vi.stubEnv('NO_COLOR', '1');
+    expect(styled(false)).toBe(false);
+  });
+
+  test('text from elsewhere cannot steer it', () => {
+    expect(quoted('a\x1b[2Jb\n"\\')).toBe('"a\\x1b[2Jb\\n\\"\\\\"');
+    expect(quoted('\u202egnp.exe')).toBe('"\\u202egnp.exe"');
+    expect(quoted(Buffer.from([0xff, 0x41, 0]))).toBe('"\\xffA\\x00"');
+    expect(quoted('abcdef', 4)).toBe('"abc…"');
+    expect(word('{"a":1}')).toBe('{"a":1}');
+    expect(word('two words')).toBe('"two words"');
+    expect(word('')).toBe('""');
+    expect(word('"')).toBe('"\\""');
+  });
+
+  test('lines are broken between words', () => {
+    expect(wrap(['aa', 'bb', 'cccccc', 'd'], 5)).toEqual(['aa bb', 'cccccc', 'd']);
+  });
+
+  test('users and passwords are cut out of URLs', () => {
+    expect(scrub("unknown option '--urll=redis://u:p%40@h:1/0'")).toBe("unknown option '--urll=redis://***@h:1/0'");
+  });
+});
