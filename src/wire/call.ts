@@ -59,5 +59,4 @@ export interface Call {
 
 /** The outcome of one call of several that were sent together. */
 export type Outcome =
-  | { readonly ok: true; readonly reply: Reply }
-  | { readonly ok: false; readonly error: import('./errors.js').EmqError };
+  { readonly ok: true; readonly reply: Reply } | { readonly ok: false; readonly error: import('./errors.js').EmqError };

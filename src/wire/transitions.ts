@@ -66,7 +66,8 @@ function when(time: When): Arg[] {
 }
 
 function unexpected(what: string, reply: Reply): never {
-  const kind = reply === null ? 'nil' : Buffer.isBuffer(reply) ? 'a string' : Array.isArray(reply) ? 'an array' : String(reply);
+  const kind =
+    reply === null ? 'nil' : Buffer.isBuffer(reply) ? 'a string' : Array.isArray(reply) ? 'an array' : String(reply);
   throw new TypeError(`${what}: unexpected reply ${kind}`);
 }
 
@@ -317,14 +318,7 @@ export const transitions = {
     keyNames: ['row', 'pending', 'active', 'schedule', 'dead', 'dedup?'],
     argNames: ['id', 'b'],
     layout: (k, { id, dedupId }) => ({
-      keys: [
-        k.job(id),
-        k.pending,
-        k.active,
-        k.schedule,
-        k.dead,
-        ...(dedupId === undefined ? [] : [k.dedup(dedupId)]),
-      ],
+      keys: [k.job(id), k.pending, k.active, k.schedule, k.dead, ...(dedupId === undefined ? [] : [k.dedup(dedupId)])],
       args: [id, k.base],
     }),
     read: oneOf('remove', 'removed', -1, 'gone'),
@@ -420,4 +414,3 @@ function setOf(state: PlaceName): 'pending' | 'active' | 'schedule' | 'dead' {
 
 /** The sets and counters that `counts` knows. */
 export const COUNT_NAMES: readonly CountName[] = ['pending', 'active', 'scheduled', 'dead', 'completed', 'failed'];
-
