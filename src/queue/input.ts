@@ -52,7 +52,7 @@ export function given<T extends object>(what: string, value: T): T {
 
 /** A list of objects. */
 export function givenList<T>(what: string, value: readonly T[]): readonly T[] {
-  if (Array.isArray(value as unknown)) return value;
+  if (Array.isArray(value)) return value;
   throw inputError(`${what} must be a list, got ${show(value)}`);
 }
 

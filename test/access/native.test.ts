@@ -1,0 +1,191 @@
+/**
+ * A raw caller of the native commands: `+@emq` and the queue's keys, nothing else. Every key that a command touches, named
+ * by the caller or derived by the module, is asked for: taken away one by one, each is NOPERM with nothing written.
+ */
+import type { Redis } from 'ioredis';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { Jobs, type Wire } from '../../src/index.js';
+import { fromReply } from '../../src/wire/errors.js';
+import { native } from '../../src/wire/executor.js';
+import { ask } from '../../src/parity/node.js';
+import { titleOf, verbs, type Verb } from '../conformance/verbs.js';
+import { RAW_NATIVE } from './rules.js';
+import { SECRET, USER, Users } from './users.js';
+
+/** The verbs' calls as plain commands of a plain client: no connector, so no fence of its own and no healing. */
+function bare(client: Redis): Wire {
+  return {
+    async run(call) {
+      const { command, args } = native(call);
+      const answer = await ask(client, [command, ...args]);
+      if (!answer.ok) throw fromReply(answer.text);
+      return answer.reply;
+    },
+    async runAll(calls) {
+      const one = (call: (typeof calls)[number]) =>
+        this.run(call).then(
+          (reply) => ({ ok: true as const, reply }),
+          (error: unknown) => ({ ok: false as const, error: error as ReturnType<typeof fromReply> }),
+        );
+      return Promise.all(calls.map(one));
+    },
+  };
+}
+
+const NATIVE: ReadonlySet<string> = new Set(['claim', 'complete', 'fail', 'stalledCheck']);
+const natives = verbs.filter(({ verb }) => NATIVE.has(verb)).map((verb) => [titleOf(verb), verb] as const);
+const others = verbs.filter(({ verb }) => !NATIVE.has(verb)).map((verb) => [titleOf(verb), verb] as const);
+
+/** Every key of a queue that a native command may touch, as its part behind the base. The empty one is the base itself. */
+const ROW = `job:${'?'.repeat(14)}`;
+const SUBKEYS = [':logs', ':lock', ':dependencies', ':processed', ':unsuccessful', ':failed'].map(
+  (key) => `job:*${key}`,
+);
+const LANE = ['g:*:pending', 'gactive', 'glimit', 'paused', 'ring'];
+const METRICS = ['metrics:completed', 'metrics:failed'];
+const KEYS = [
+  '',
+  'pending',
+  'active',
+  'schedule',
+  'dead',
+  ROW,
+  'meta',
+  'wake',
+  'flow:outbox',
+  ...METRICS,
+  ...LANE,
+  ...SUBKEYS,
+];
+/** Where it is enough to read. */
+const READ_ONLY = ['meta', 'glimit', 'paused'];
+
+/** What each call needs: the keys that it declares, and the derived ones that it touches in that scene. */
+const CLAIM = ['', 'pending', 'active', 'meta', ROW];
+const COMPLETE = ['active', ROW, 'metrics:completed', ...SUBKEYS];
+const FAIL = ['active', 'schedule', 'dead', ROW];
+const SWEEP = ['active', 'pending', 'dead', ROW];
+const NEEDS: Readonly<Record<string, readonly string[]>> = {
+  claim: CLAIM,
+  'claim (a lease of another executor)': CLAIM,
+  'claim (a ghost)': CLAIM,
+  complete: COMPLETE,
+  'complete (late, after a reap)': [...COMPLETE, 'pending'],
+  'complete (in a lane)': [...COMPLETE, ...LANE, 'wake'],
+  'complete (last in flight of its lane)': [...COMPLETE, ...LANE, 'wake'],
+  'complete (late, last in its lane)': [...COMPLETE, ...LANE],
+  fail: [...FAIL, 'wake'],
+  'fail (at its cap)': [...FAIL, 'metrics:failed'],
+  'fail (late, after a reap)': [...FAIL, 'pending', 'wake'],
+  'fail (in a lane)': [...FAIL, ...LANE, 'wake'],
+  'fail (late, last in its lane)': [...FAIL, ...LANE, 'wake'],
+  stalledCheck: [...SWEEP, 'wake'],
+  'stalledCheck (a lane)': [...SWEEP, ...LANE, 'wake'],
+  'stalledCheck (a flow child dies)': [...SWEEP, 'metrics:failed', 'flow:outbox'],
+};
+const rule = (key: string, mode = '~') => `${mode}emq:{a}:${key}`;
+
+describe('a raw native caller', () => {
+  let users: Users;
+  let wire: Wire;
+
+  beforeAll(async () => {
+    users = await Users.start(6);
+    await users.grant(RAW_NATIVE);
+    wire = bare(await users.stage.client({ username: USER, password: SECRET }));
+  });
+  afterAll(() => users[Symbol.asyncDispose]());
+
+  it.each(natives)('%s: done on queue a, refused on queue b', async (_title, verb) => {
+    await users.grant(RAW_NATIVE);
+    expect(await users.judge(verb, 'a', wire)).toBe('done');
+    expect(await users.judge(verb, 'b', wire)).toBe('refused');
+  });
+
+  it.each(others)('%s is a script, and not for this user', async (_title, verb) => {
+    await users.grant(RAW_NATIVE);
+    expect(await users.judge(verb, 'a', wire)).toBe('refused');
+  });
+
+  it.each(RAW_NATIVE)('%s is needed', async (one) => {
+    await users.grant(RAW_NATIVE.filter((other) => other !== one));
+    for (const [, verb] of natives) expect(await users.judge(verb, 'a', wire)).toBe('refused');
+  });
+
+  it('each command alone can be given', async () => {
+    const commands = {
+      claim: 'emq.claim',
+      complete: 'emq.complete',
+      fail: 'emq.fail',
+      stalledCheck: 'emq.stalled.check',
+    };
+    for (const [name, command] of Object.entries(commands)) {
+      await users.grant(['~emq:{a}:*', `+${command}`]);
+      for (const [, verb] of natives) {
+        expect(await users.judge(verb, 'a', wire)).toBe(verb.verb === name ? 'done' : 'refused');
+      }
+    }
+  });
+
+  it('has its needs listed for every scene', () => {
+    expect(Object.keys(NEEDS)).toEqual(natives.map(([title]) => title));
+  });
+
+  describe('key by key', () => {
+    const needed = (verb: Verb) => NEEDS[titleOf(verb)] ?? [];
+
+    it.each(natives)('%s: what it needs is enough', async (_title, verb) => {
+      await users.grant(['+@emq', ...needed(verb).map((key) => rule(key))]);
+      expect(await users.judge(verb, 'a', wire)).toBe('done');
+    });
+
+    it.each(natives)('%s: each key that it needs, taken away, is NOPERM and no other is', async (_title, verb) => {
+      const refused: string[] = [];
+      for (const key of KEYS) {
+        await users.grant(['+@emq', ...KEYS.filter((other) => other !== key).map((other) => rule(other))]);
+        const verdict = await users.judge(verb, 'a', wire);
+        expect(verdict).not.toBe('half');
+        if (verdict === 'refused') refused.push(key);
+      }
+      expect(refused.sort()).toEqual([...needed(verb)].sort());
+    });
+
+    it.each(natives)('%s: reading is enough for the keys that it only reads', async (_title, verb) => {
+      for (const key of needed(verb)) {
+        await users.grant(['+@emq', ...KEYS.map((other) => rule(other, other === key ? '%R~' : '~'))]);
+        const verdict = await users.judge(verb, 'a', wire);
+        expect({ key, verdict }).toEqual({ key, verdict: READ_ONLY.includes(key) ? 'done' : 'refused' });
+      }
+    });
+
+    it.each(natives)('%s: writing is not enough where it reads', async (_title, verb) => {
+      for (const key of needed(verb)) {
+        await users.grant(['+@emq', ...KEYS.map((other) => rule(other, other === key ? '%W~' : '~'))]);
+        expect({ key, verdict: await users.judge(verb, 'a', wire) }).toEqual({ key, verdict: 'refused' });
+      }
+    });
+  });
+
+  it('the fence asks nothing of the caller, and holds', async () => {
+    const [claim] = natives;
+    if (claim === undefined) throw new Error('no native verb');
+    await users.grant(RAW_NATIVE);
+    const act = await users.scene(claim[1], 'a');
+    await users.stage.raw.set('{emq}:version', 'echomq:4.0.0');
+    const error = await users.stage.refused('EMQWIRE', () => act(new Jobs(wire, 'a')));
+    expect(error.reason).toBe('EMQWIRE node is echomq:4.0.0, needs echomq:6.0.0');
+    await users.brand(true);
+    expect(await act(new Jobs(wire, 'a'))).not.toBeNull();
+  });
+
+  it('a refused derived key is in the ACL LOG, with the name of the key', async () => {
+    const [claim] = natives;
+    if (claim === undefined) throw new Error('no native verb');
+    await users.grant(['+@emq', ...CLAIM.filter((key) => key !== 'meta').map((key) => rule(key))]);
+    await users.stage.raw.call('ACL', 'LOG', 'RESET');
+    expect(await users.judge(claim[1], 'a', wire)).toBe('refused');
+    const [entry = []] = (await users.stage.raw.call('ACL', 'LOG')) as string[][];
+    expect(entry[entry.indexOf('object') + 1]).toBe('emq:{a}:meta');
+    expect(entry[entry.indexOf('username') + 1]).toBe(USER);
+  });
+});

@@ -1,0 +1,48 @@
+/**
+ * The rights that are documented in section 12 of docs/wire.md, as data: connector.test.ts and native.test.ts prove that
+ * each list is enough and that none of its rules can be spared, docs.test.ts that the document says the same.
+ *
+ * `{a}` stands for the queue. Does not: hold what is only good manners (`QUIET`).
+ */
+
+/** The commands that the scripts of all verbs run, one by one. */
+const SCRIPT_COMMANDS = [
+  ...['+time', '+publish', '+exists', '+del'],
+  ...['+hget', '+hset', '+hdel', '+hlen', '+hmget', '+hgetall', '+hexists', '+hincrby'],
+  ...['+zadd', '+zrem', '+zcard', '+zscore', '+zrange', '+zpopmin'],
+  ...['+llen', '+lpush', '+rpush', '+lrange', '+ltrim', '+lrem', '+lpos', '+sismember'],
+];
+
+/** To connect to a node that carries the brand, and to run scripts that the node may have forgotten. */
+const CONNECT = ['+get', '%R~{emq}:version', '+evalsha', '+eval'];
+
+/** Every verb of `Jobs` on queue a, wire 4. */
+export const WIRE_4 = [...CONNECT, '~emq:{a}:*', '&emq:{a}:events', ...SCRIPT_COMMANDS];
+
+/** The same on wire 6. */
+export const WIRE_6 = [...WIRE_4, '+@emq', '+command|info'];
+
+/** enqueue, enqueueMany and schedule on queue a, wire 4. */
+export const PRODUCER = [
+  ...CONNECT,
+  ...['~emq:{a}:job:*', '~emq:{a}:pending', '~emq:{a}:schedule', '~emq:{a}:wake'],
+  ...['+time', '+hlen', '+hset', '+zcard', '+zrange', '+zadd', '+llen', '+lpush'],
+];
+
+/** What a producer needs besides on wire 6. */
+export const PRODUCER_6 = [...PRODUCER, '+command|info'];
+
+/** The four native commands on queue a, without a connector. */
+export const RAW_NATIVE = ['+@emq', '~emq:{a}:*'];
+
+/** What a connector needs besides, to brand a node that has no brand. */
+export const MAY_BRAND = ['+set', '%RW~{emq}:version'];
+
+/** What a cluster's client needs besides, to learn which node serves which slot. */
+export const CLUSTER = ['+cluster|slots'];
+
+/** Commands whose refusal is borne in silence: without these rules all works, and the server's ACL LOG fills. */
+export const QUIET = ['+ping', '+client|setinfo', '+script|load'];
+
+/** The same in a cluster. */
+export const QUIET_CLUSTER = [...QUIET, '+client|setname'];
