@@ -12,7 +12,7 @@ import { report, setup } from './setup.mjs';
 const CI_TESTS = 'test/**/*.ci.test.ts';
 const SUITES = {
   quick: { include: ['test/**/*.test.ts'], exclude: [CI_TESTS] },
-  parity: { include: ['test/parity/**/*.test.ts', 'test/conformance/**/*.test.ts'], exclude: [] },
+  parity: { include: ['parity', 'conformance', 'access'].map((folder) => `test/${folder}/**/*.test.ts`), exclude: [] },
   ci: { include: [CI_TESTS], exclude: [] },
 };
 

@@ -52,8 +52,8 @@ export function given<T extends object>(what: string, value: T): T {
 
 /** A list of objects. */
 export function givenList<T>(what: string, value: readonly T[]): readonly T[] {
-  if (Array.isArray(value)) return value;
-  throw inputError(`${what} must be a list, got ${show(value)}`);
+  if (!Array.isArray(value)) throw inputError(`${what} must be a list, got ${show(value)}`);
+  return value as readonly T[];
 }
 
 /** A plain object: not null, a list or bytes. */
