@@ -22,7 +22,7 @@
 import type { Call, Reply, Script } from './call.js';
 import type { Sent } from './command.js';
 import type { Settings } from './connector-options.js';
-import { fromReply, inputError, type EmqError } from './errors.js';
+import { SCRIPT_SUFFIX, fromReply, inputError, type EmqError } from './errors.js';
 import { evalFrame, executorOf, isIntact, loadFrame, type Executor, type Frame } from './executor.js';
 import { checkBrand, proveModule, type Ask } from './fence.js';
 import { Keyspace } from './keyspace.js';
@@ -78,12 +78,10 @@ interface Op {
 /**
  * Refusals that pass by themselves and that the server gives before it runs anything, so that any call may be repeated:
  * LOADING, MASTERDOWN and CLUSTERDOWN come from the gate that every command passes first, TRYAGAIN from the same gate
- * or from a native command before its first write (wire contract, section 7).
+ * or from a native command before its first write (wire contract, section 7). The same words out of the middle of a
+ * script are no such promise; the server marks those by a suffix.
  */
 const PASSING: ReadonlySet<string> = new Set(['LOADING', 'MASTERDOWN', 'CLUSTERDOWN', 'TRYAGAIN']);
-/** The same words out of the middle of a script are no such promise: the server marks them so. */
-const FROM_SCRIPT = / script: [0-9a-f]{40}, on /;
-
 const FIRST_PAUSE_MS = 20;
 const LONGEST_PAUSE_MS = 500;
 
@@ -149,7 +147,7 @@ export class Calls {
         done: false,
       };
       this.#open.add(op);
-      this.#dueTimer ??= setTimeout(() => this.#expire(), this.#settings.replyTimeoutMs);
+      this.#dueTimer ??= this.#dueIn(this.#settings.replyTimeoutMs);
       this.#place(op);
     });
   }
@@ -262,7 +260,7 @@ export class Calls {
     const error = fromReply(text);
     if (op.done) return;
     if (error.code === 'NOSCRIPT' && frame.script !== undefined) return this.#heal(op, link, frame.script);
-    if (PASSING.has(error.code) && !FROM_SCRIPT.test(text)) {
+    if (PASSING.has(error.code) && !SCRIPT_SUFFIX.test(text)) {
       if (error.code === 'CLUSTERDOWN') link.refresh();
       op.refusal = error;
       return this.#pause(op);
@@ -403,8 +401,10 @@ export class Calls {
    */
   #pause(op: Op): void {
     if (this.#closing) return this.#fail(op, op.refusal ?? closed());
-    if (op.refusal !== undefined) this.counters.retries++;
     const pause = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** op.tries++);
+    // A last try would end in an unknown outcome; what is known now is better.
+    if (!op.lost && performance.now() + pause >= op.deadline) return this.#fail(op, op.refusal ?? this.#unreachable());
+    if (op.refusal !== undefined) this.counters.retries++;
     const timer = setTimeout(() => {
       this.#pauses.delete(timer);
       this.#place(op);
@@ -420,13 +420,20 @@ export class Calls {
     link.retire();
   }
 
+  /**
+   * After a blocked event loop the replies are there, only not read yet: the verdict over what is due when the timer
+   * fires waits until they are.
+   */
+  #dueIn(ms: number): NodeJS.Timeout {
+    return setTimeout(() => setImmediate((now: number) => this.#expire(now), performance.now()), ms);
+  }
+
   /** The oldest call's time is up; perhaps more than one's. */
-  #expire(): void {
+  #expire(now: number): void {
     this.#dueTimer = undefined;
-    const now = performance.now();
     for (const op of this.#open) {
       if (op.deadline > now) {
-        this.#dueTimer = setTimeout(() => this.#expire(), Math.ceil(op.deadline - now));
+        this.#dueTimer = this.#dueIn(Math.ceil(op.deadline - now));
         return;
       }
       this.#overdue(op);

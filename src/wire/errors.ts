@@ -77,8 +77,8 @@ export class EmqError extends Error {
 }
 
 const KNOWN: ReadonlySet<string> = new Set<string>([...WIRE_CLASSES, ...SERVER_CLASSES]);
-/** What a script's `redis.call` puts behind the text of an error: where in the script it happened. */
-const SCRIPT_SUFFIX = / script: [0-9a-f]{40}, on @?user_script:\d+\.$/;
+/** What a script's `redis.call` puts behind the text of an error: where in the script it happened; since 9.1 without the sha. */
+export const SCRIPT_SUFFIX = / script: (?:[0-9a-f]{40}, )?on @?user_script:\d+\.$/;
 
 /**
  * Reads an error reply of the server (without the leading `-`) into an `EmqError`.

@@ -39,7 +39,10 @@ export class Heartbeat {
     // Often enough to ask, and to notice a deadline, within a quarter of the time given.
     const tickMs = Math.max(1, Math.ceil(Math.min(everyMs, deadlineMs) / 4));
     // The verdict waits for the poll phase: after a blocked event loop the replies are there, only not read yet.
-    this.#timer = setInterval(() => (this.#check ??= setImmediate(() => this.#tick())), tickMs).unref();
+    this.#timer = setInterval(
+      () => (this.#check ??= setImmediate((now: number) => this.#tick(now), performance.now())),
+      tickMs,
+    ).unref();
   }
 
   stop(): void {
@@ -47,9 +50,8 @@ export class Heartbeat {
     if (this.#check !== undefined) clearImmediate(this.#check);
   }
 
-  #tick(): void {
+  #tick(now: number): void {
     this.#check = undefined;
-    const now = performance.now();
     for (const node of this.#nodes()) this.#look(node, now);
   }
 

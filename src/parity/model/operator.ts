@@ -1,0 +1,140 @@
+/**
+ * The reference model of the operator's verbs and the reads.
+ *
+ * Does not: publish events; whether one was published is no part of a keyspace.
+ */
+import type { Bytes } from '../keyspace-dump.js';
+import { Refused } from './ground.js';
+import * as p from './procedures.js';
+import { at, baseOf, declared, type Rule } from './transitions.js';
+
+const pause: Rule = (g, [meta = '']) => {
+  g.hset(meta, { paused: '1' });
+  return 1;
+};
+
+const resume: Rule = (g, [meta = '', wake = '']) => {
+  declared(g, [], [meta], [wake]);
+  if (g.hget(meta, 'paused') === undefined) return 0;
+  g.hdel(meta, 'paused');
+  p.wake(g, baseOf(wake, 'wake'));
+  return 1;
+};
+
+const updateData: Rule = (g, [row = ''], [payload = '']) => {
+  if (g.look(row, 'hash') === undefined) return -1;
+  g.hset(row, { payload });
+  return 1;
+};
+
+const updateProgress: Rule = (g, [row = ''], [progress = '']) => {
+  if (g.look(row, 'hash') === undefined) return -1;
+  g.hset(row, { progress });
+  return 1;
+};
+
+const addLog: Rule = (g, [row = '', logs = ''], [line = '', keep = '']) => {
+  const most = p.anyInteger('keep', keep);
+  declared(g, [], [row], [logs]);
+  if (!g.exists(row)) return -1;
+  g.push('tail', logs, line);
+  const surplus = most > 0 ? g.items(logs).length - most : 0;
+  if (surplus > 0) g.keep(logs, (_line, place) => place >= surplus);
+  return g.items(logs).length;
+};
+
+const logs: Rule = (g, [row = '', key = ''], [first = '', last = '']) => {
+  const from = p.anyInteger('first', first);
+  const to = p.anyInteger('last', last);
+  declared(g, [], [row], [key]);
+  if (!g.exists(row)) return -1;
+  const lines = g.items(key);
+  const place = (n: number): number => (n < 0 ? lines.length + n : n);
+  return lines.filter((_line, i) => i >= place(from) && i <= place(to));
+};
+
+const remove: Rule = (g, [row = '', pending = '', active = '', schedule = '', dead = '', dedup], [id = '', b = '']) => {
+  declared(g, [pending, active, schedule, dead], [row]);
+  const owner = dedup === undefined ? undefined : g.get(dedup);
+  if (!g.exists(row)) return -1;
+  if (g.hget(row, 'lock') !== undefined || g.exists(`${row}:lock`)) throw new Refused('EMQLOCK job is locked');
+  const wasDead = g.zscore(dead, id) !== undefined;
+  const wasActive = g.zscore(active, id) !== undefined;
+  const group = g.hget(row, 'group');
+  for (const key of [pending, active, schedule, dead]) g.zrem(key, id);
+  if (group !== undefined) {
+    g.zrem(p.laneOf(b, group), id);
+    if (wasActive) p.leave(g, b, group);
+    p.ring(g, b, group);
+    p.unring(g, b, group);
+  }
+  if (dedup !== undefined && owner === id) g.del(dedup);
+  if (!wasDead) p.tellParent(g, b, id, 'removed');
+  p.retire(g, row);
+  return 1;
+};
+
+const reprocess: Rule = (g, [row = '', dead = '', pending = ''], [id = '', b = '']) => {
+  declared(g, [dead, pending], [row]);
+  if (!g.exists(row)) return -1;
+  if (g.zscore(dead, id) === undefined) throw new Refused('EMQSTATE not dead');
+  g.zrem(dead, id);
+  g.hdel(row, 'last_error', 'stalled');
+  g.hset(row, { state: 'pending' });
+  p.ready(g, b, id);
+  return 1;
+};
+
+/** Field after field, sorted by name: in which order a server keeps them is nobody's business. */
+const get: Rule = (g, [row = '']) => {
+  const fields = g.look(row, 'hash')?.fields ?? new Map<Bytes, Bytes>();
+  return [...fields].sort(([a], [b]) => (a < b ? -1 : 1)).flat();
+};
+
+const state: Rule = (g, [pending = '', active = '', schedule = '', dead = '', row = ''], [id = '', b = '']) => {
+  const places = { pending, active, scheduled: schedule, dead };
+  declared(g, Object.values(places), [row]);
+  for (const [name, key] of Object.entries(places)) if (g.zscore(key, id) !== undefined) return name;
+  if (!g.exists(row)) return 'absent';
+  const group = g.hget(row, 'group');
+  if (group !== undefined && g.zscore(p.laneOf(b, group), id) !== undefined) return 'pending';
+  return g.hget(row, 'state') === 'awaiting_children' ? 'awaiting_children' : 'unknown';
+};
+
+const browse: Rule = (g, [set = ''], [offset = '', limit = '']) => {
+  const from = p.anyInteger('offset', offset);
+  if (from < 0) throw new Refused('ERR offset must not be negative');
+  const most = p.positive('limit', limit);
+  return g
+    .zrange(set)
+    .reverse()
+    .slice(from, from + most)
+    .map(([id]) => id);
+};
+
+const counts: Rule = (g, [b = ''], names) =>
+  names
+    .map((name): (() => number) => {
+      if (['pending', 'active', 'schedule', 'dead'].includes(name)) return () => g.zrange(b + name).length;
+      if (name === 'completed' || name === 'failed') return () => p.counter(g.hget(`${b}metrics:${name}`, 'count'));
+      throw new Refused('ERR unknown state');
+    })
+    .map((read) => read());
+
+const metrics: Rule = (g, keys) => p.counter(g.hget(at(keys, 0), 'count'));
+
+export const operatorRules: Readonly<Record<string, Rule>> = {
+  pause,
+  resume,
+  update_data: updateData,
+  update_progress: updateProgress,
+  add_log: addLog,
+  logs,
+  remove,
+  reprocess,
+  get,
+  state,
+  browse,
+  counts,
+  metrics,
+};

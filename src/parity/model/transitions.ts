@@ -1,0 +1,284 @@
+/**
+ * The reference model of the transitions that move jobs (wire contract, section 6), from admission to the sweeps.
+ *
+ * Each takes the keys and arguments of a call as they are on the wire, changes the ground and answers; a refusal is
+ * thrown, and whoever applies a call then drops the ground. Does not: know the operator's verbs (operator.ts).
+ */
+import type { Bytes } from '../keyspace-dump.js';
+import type { Ground } from './ground.js';
+import { Refused, type ModelReply } from './ground.js';
+import * as p from './procedures.js';
+
+/** One call: the ground at NOW, keys and arguments in the order of the wire. */
+export type Rule = (g: Ground, keys: readonly Bytes[], args: readonly Bytes[]) => ModelReply;
+
+/** The n-th key or argument of a call. */
+export function at(values: readonly Bytes[], n: number): Bytes {
+  const value = values[n];
+  if (value === undefined) throw new RangeError(`the model needs a value at ${n}`);
+  return value;
+}
+
+/** A declared key of the wrong type is a refusal whatever else the call finds. */
+export function declared(
+  g: Ground,
+  zsets: readonly Bytes[],
+  rows: readonly Bytes[] = [],
+  lists: readonly Bytes[] = [],
+): void {
+  for (const key of zsets) g.look(key, 'zset');
+  for (const key of rows) g.look(key, 'hash');
+  for (const key of lists) g.look(key, 'list');
+}
+
+function runAt(g: Ground, mode: Bytes, ms: Bytes): number {
+  if (mode !== 'in' && mode !== 'at') throw new Refused('ERR mode must be in or at');
+  const n = p.anyInteger('ms', ms);
+  return mode === 'in' ? g.now + n : n;
+}
+
+function admit(g: Ground, row: Bytes, state: Bytes, payload: Bytes, priority: Bytes, opts: Bytes): void {
+  g.hset(row, {
+    state,
+    attempts: '0',
+    payload,
+    ...(priority === '' ? {} : { priority }),
+    ...(opts === '' ? {} : { opts }),
+  });
+}
+
+const enqueue: Rule = (g, [row = '', pending = '', wake = ''], [id = '', payload = '', priority = '', opts = '']) => {
+  p.kind(id);
+  declared(g, [pending], [row], [wake]);
+  if (g.exists(row)) return 0;
+  admit(g, row, 'pending', payload, priority, opts);
+  g.zadd(pending, p.rank(priority), id);
+  p.wake(g, baseOf(pending, 'pending'));
+  return 1;
+};
+
+const schedule: Rule = (g, [row = '', set = '', wake = ''], args) => {
+  const [id = '', payload = '', mode = '', ms = '', priority = '', opts = ''] = args;
+  p.kind(id);
+  const time = runAt(g, mode, ms);
+  declared(g, [set], [row], [wake]);
+  if (g.exists(row)) return 0;
+  admit(g, row, 'scheduled', payload, priority, opts);
+  p.put(g, baseOf(set, 'schedule'), id, time);
+  return 1;
+};
+
+/** Takes an id from the waiting ones, to be active; undefined for a ghost, which is gone then. */
+function take(g: Ground, pending: Bytes, b: Bytes, id: Bytes): ModelReply[] | undefined {
+  g.zrem(pending, id);
+  const row = `${b}job:${id}`;
+  if (g.look(row, 'hash') === undefined) return undefined;
+  const attempts = p.counter(g.hget(row, 'attempts')) + 1;
+  g.hset(row, { attempts: p.digits(attempts), state: 'active' });
+  return [id, g.hget(row, 'payload') ?? null, attempts];
+}
+
+const claim: Rule = (g, [pending = '', active = '', b = ''], [lease = '']) => {
+  const deadline = g.now + p.positive('lease', lease);
+  declared(g, [pending, active]);
+  if (g.hget(`${b}meta`, 'paused') !== undefined) return [];
+  const head = g.zrange(pending)[0];
+  if (head === undefined) return [];
+  const job = take(g, pending, b, head[0]);
+  if (job === undefined) return [];
+  const row = `${b}job:${head[0]}`;
+  if (g.executor === 'native') g.hset(row, { lease_epoch: g.runId });
+  else g.hdel(row, 'lease_epoch');
+  g.zadd(active, deadline, head[0]);
+  return job;
+};
+
+const claimBatch: Rule = (g, [pending = '', active = '', b = ''], [lease = '', size = '']) => {
+  const deadline = g.now + p.positive('lease', lease);
+  const most = p.positive('size', size);
+  declared(g, [pending, active]);
+  if (g.hget(`${b}meta`, 'paused') !== undefined) return [];
+  const jobs: ModelReply[] = [];
+  for (const [id] of g.zrange(pending)) {
+    if (jobs.length >= most) break;
+    const job = take(g, pending, b, id);
+    if (job === undefined) continue;
+    // no native twin: always the script's way
+    g.hdel(`${b}job:${id}`, 'lease_epoch');
+    g.zadd(active, deadline, id);
+    jobs.push(job);
+  }
+  return jobs;
+};
+
+const complete: Rule = (g, [active = '', row = ''], [id = '', given = '', b = '']) => {
+  declared(g, [active], [row]);
+  if (!g.exists(row)) return 0;
+  p.token(g, 'complete', row, given);
+  refuseFlow(g, row, 'complete', 'complete');
+  const group = g.hget(row, 'group');
+  const place = p.held(g, 'complete', b, id, group);
+  p.depart(g, b, id, place, group);
+  p.retire(g, row);
+  p.count(g, b, 'completed');
+  return 1;
+};
+
+const fail: Rule = (g, [active = '', set = '', dead = '', row = ''], args) => {
+  const [id = '', given = '', delay = '', max = '', error = '', b = ''] = args;
+  const later = g.now + p.anyInteger('delay', delay);
+  const cap = p.positive('max', max);
+  declared(g, [active, set, dead], [row]);
+  if (!g.exists(row)) throw new Refused('EMQSTALE job gone');
+  const attempts = p.token(g, 'retry', row, given);
+  refuseFlow(g, row, 'retry', 'fail');
+  const group = g.hget(row, 'group');
+  const place = p.held(g, 'retry', b, id, group);
+  p.depart(g, b, id, place, group);
+  g.hset(row, { last_error: error });
+  if (attempts >= cap) {
+    g.hset(row, { state: 'dead' });
+    g.zadd(dead, g.now, id);
+    p.count(g, b, 'failed');
+    return 'dead';
+  }
+  g.hset(row, { state: 'scheduled' });
+  p.put(g, b, id, later);
+  return 'scheduled';
+};
+
+/** A row with `parent` and no flow keys: each executor says so in its own words. */
+function refuseFlow(g: Ground, row: Bytes, scripts: string, natives: string): void {
+  if (g.hget(row, 'parent') === undefined) return;
+  const text = g.executor === 'native' ? `EMQSTATE ${natives} flow not native` : `EMQSTATE ${scripts} flow keys`;
+  throw new Refused(text);
+}
+
+const delay: Rule = (g, [row = '', active = '', set = ''], [id = '', given = '', mode = '', ms = '', b = '']) => {
+  const time = runAt(g, mode, ms);
+  declared(g, [active, set], [row]);
+  if (!g.exists(row)) throw new Refused('EMQSTALE job gone');
+  p.token(g, 'delay', row, given);
+  if (g.zscore(active, id) === undefined) throw new Refused('EMQSTATE delay not active');
+  const credit = p.counter(g.hget(row, 'credit'));
+  p.depart(g, b, id, active, g.hget(row, 'group'));
+  g.hset(row, { state: 'scheduled', credit: p.digits(credit + 1) });
+  p.put(g, b, id, time);
+  return 1;
+};
+
+const extend: Rule = (g, [active = '', row = ''], [id = '', given = '', lease = '']) => {
+  const deadline = g.now + p.positive('lease', lease);
+  declared(g, [active], [row]);
+  if (!g.exists(row)) return -1;
+  p.token(g, 'extend', row, given);
+  if (g.zscore(active, id) === undefined) throw new Refused('EMQSTATE extend not active');
+  g.zadd(active, deadline, id);
+  return 1;
+};
+
+const extendMany: Rule = (g, [active = '', b = ''], [lease = '', ...pairs]) => {
+  const deadline = g.now + p.positive('lease', lease);
+  if (pairs.length % 2 !== 0) throw new Refused('ERR ids and tokens must come in pairs');
+  declared(g, [active]);
+  const failed: Bytes[] = [];
+  const renewed: Bytes[] = [];
+  for (let i = 0; i < pairs.length; i += 2) {
+    const id = at(pairs, i);
+    try {
+      p.token(g, 'extend', `${b}job:${id}`, at(pairs, i + 1));
+      (g.zscore(active, id) === undefined ? failed : renewed).push(id);
+    } catch (error) {
+      if (!(error instanceof Refused)) throw error;
+      failed.push(id);
+    }
+  }
+  for (const id of renewed) g.zadd(active, deadline, id);
+  return failed;
+};
+
+/** What promote and reap share: due ids wait again; a ghost is dropped and not counted. */
+function bringBack(g: Ground, from: Bytes, b: Bytes, limit: number, leaves: boolean): number {
+  let count = 0;
+  for (const id of p.due(g, from, limit)) {
+    const row = `${b}job:${id}`;
+    g.zrem(from, id);
+    if (g.look(row, 'hash') === undefined) continue;
+    const group = g.hget(row, 'group');
+    if (leaves && group !== undefined) p.leave(g, b, group);
+    p.ready(g, b, id);
+    g.hset(row, { state: 'pending' });
+    count += 1;
+  }
+  return count;
+}
+
+const promote: Rule = (g, [set = '', pending = '', b = ''], [limit = '']) => {
+  const most = p.positive('limit', limit);
+  declared(g, [set, pending]);
+  return bringBack(g, set, b, most, false);
+};
+
+const reap: Rule = (g, [active = '', pending = '', b = ''], [limit = '']) => {
+  const most = p.positive('limit', limit);
+  declared(g, [active, pending]);
+  return bringBack(g, active, b, most, true);
+};
+
+const stalledCheck: Rule = (g, [active = '', pending = '', dead = ''], [b = '', max = '', limit = '']) => {
+  const cap = p.positive('max', max);
+  const most = p.positive('limit', limit);
+  declared(g, [active, pending, dead]);
+  const recovered: Bytes[] = [];
+  const died: Bytes[] = [];
+  for (const id of p.due(g, active, most)) {
+    const row = `${b}job:${id}`;
+    g.zrem(active, id);
+    if (g.look(row, 'hash') === undefined) continue;
+    const group = g.hget(row, 'group');
+    if (group !== undefined) p.leave(g, b, group);
+    const epoch = g.hget(row, 'lease_epoch');
+    if (g.executor === 'native' && epoch !== undefined && epoch !== g.runId) {
+      g.hdel(row, 'lease_epoch');
+      g.hset(row, { credit: p.digits(p.counter(g.hget(row, 'credit')) + 1), state: 'pending' });
+      p.ready(g, b, id);
+      recovered.push(id);
+      continue;
+    }
+    const stalled = p.counter(g.hget(row, 'stalled')) + 1;
+    g.hset(row, { stalled: p.digits(stalled) });
+    if (stalled >= cap) {
+      g.hset(row, { state: 'dead', last_error: 'stalled' });
+      g.zadd(dead, g.now, id);
+      if (group !== undefined) p.ring(g, b, group);
+      p.tellParent(g, b, id, 'stalled');
+      died.push(id);
+    } else {
+      p.ready(g, b, id);
+      g.hset(row, { state: 'pending' });
+      recovered.push(id);
+    }
+  }
+  p.count(g, b, 'failed', died.length);
+  return [recovered, died];
+};
+
+/** The base that a key starts with. */
+export function baseOf(key: Bytes, name: string): Bytes {
+  return key.slice(0, key.length - name.length);
+}
+
+export const jobRules: Readonly<Record<string, Rule>> = {
+  enqueue,
+  schedule,
+  claim,
+  claim_batch: claimBatch,
+  complete,
+  fail,
+  delay,
+  extend,
+  extend_many: extendMany,
+  promote,
+  reap,
+  stalled_check: stalledCheck,
+};

@@ -1,0 +1,275 @@
+/**
+ * The drawing of one random step: a call of some transition, or something that others do to the keyspace (lanes are
+ * filled and claimed, leases lapse, rows break).
+ *
+ * Invariants: a step depends on its generator and the keyspace only, so a battery repeats from its seed; leases and
+ * delays are at least 60 s away from now, and no two times of one set come closer than seconds, so that two servers
+ * always agree on what is due and in which order. Does not: send anything.
+ */
+import { latin1, type Bytes } from './keyspace-dump.js';
+import type { ModelCall } from './model/index.js';
+import type { RawCommand } from './node.js';
+import type { Rng } from './prng.js';
+import { plant } from './plants.js';
+import { anyId, fieldOf, membersOf, rowsOf, span, type Scene } from './scene.js';
+
+export type Step =
+  | { readonly kind: 'call'; readonly call: ModelCall }
+  /** Raw commands, sent to every node alike. */
+  | { readonly kind: 'raw'; readonly commands: readonly RawCommand[] };
+
+const BYTES = ['', 'hello', '\0\xff\0\xc3\x28', '{"a":1}', '\r\n$-1\r\n', 'z'.repeat(300)];
+const BAD_NUMBERS = [
+  '',
+  'x',
+  '+5',
+  '007',
+  '-0',
+  '1e3',
+  ' 1',
+  '1 ',
+  '0x10',
+  '1.5',
+  '5\0',
+  '4503599627370497',
+  '-4503599627370497',
+];
+const EDGE_NUMBERS = [
+  '0',
+  '-1',
+  '9223372036854775807',
+  '9223372036854775808',
+  '99999999999999999999',
+  '4503599627370496',
+];
+
+/** The next step. */
+export function draw(scene: Scene): Step {
+  const { rng } = scene;
+  if (rng.chance(scene.mode === 'dirty' ? 45 : 40)) {
+    const commands = plant(scene);
+    if (commands.length > 0) return { kind: 'raw', commands };
+  }
+  const [, make] = weighted(rng);
+  return { kind: 'call', call: broken(scene, make(scene)) };
+}
+
+/** An id that is likely in one of these places, now and then another. */
+function idOf(scene: Scene, ...names: Bytes[]): Bytes {
+  const ids = names.flatMap((name) => (name === 'rows' ? rowsOf(scene) : membersOf(scene, name)));
+  return ids.length > 0 && scene.rng.chance(88) ? scene.rng.pick(ids) : anyId(scene);
+}
+
+/** The claim count as the caller's token, now and then another. */
+function tokenOf(scene: Scene, id: Bytes): Bytes {
+  const attempts = fieldOf(scene, `job:${id}`, 'attempts') ?? '1';
+  if (scene.rng.chance(85)) return attempts;
+  return scene.rng.pick([
+    String(Number(attempts) + 1),
+    String(Number(attempts) - 1),
+    `0${attempts}`,
+    '0',
+    '',
+    'x',
+    `${attempts} `,
+  ]);
+}
+
+function timeOf(scene: Scene): [Bytes, Bytes] {
+  const { rng } = scene;
+  if (rng.chance(30)) return ['at', rng.pick(['1', '1000', '0', '-5', '4000000000000', '4000000000001'])];
+  return ['in', String(rng.chance(20) ? -span(scene) : span(scene))];
+}
+
+/** What follows the payload of an admission: nothing, a priority, or both. */
+function extras({ rng, mode }: Scene): Bytes[] {
+  if (rng.chance(50)) return [];
+  const priorities = [
+    '',
+    '0',
+    '1',
+    '5',
+    '2097152',
+    ...(mode === 'dirty' ? ['2097153', '-1', '05', 'high', '1.0'] : []),
+  ];
+  return rng.chance(70) ? [rng.pick(priorities)] : [rng.pick(priorities), rng.pick(['', '{"name":"x"}', '\0\xff'])];
+}
+
+const call = (transition: string, keys: Bytes[], args: Bytes[]): ModelCall => ({ transition, keys, args });
+const small = (rng: Rng): Bytes => rng.pick(['1', '2', '3', '100']);
+
+type Make = (scene: Scene) => ModelCall;
+
+/** How often each transition is drawn, and how its call is made. Every transition of the table is here. */
+export const MAKES: Readonly<Record<string, readonly [number, Make]>> = {
+  enqueue: [
+    9,
+    (s) => {
+      const id = s.mode === 'dirty' && s.rng.chance(5) ? s.rng.pick(['EVT0KHTOWnGLuC', 'JO', '']) : anyId(s);
+      return call(
+        'enqueue',
+        [`${s.base}job:${id}`, `${s.base}pending`, `${s.base}wake`],
+        [id, s.rng.pick(BYTES), ...extras(s)],
+      );
+    },
+  ],
+  schedule: [
+    7,
+    (s) => {
+      const id = anyId(s);
+      const keys = [`${s.base}job:${id}`, `${s.base}schedule`, `${s.base}wake`];
+      return call('schedule', keys, [id, s.rng.pick(BYTES), ...timeOf(s), ...extras(s)]);
+    },
+  ],
+  claim: [12, (s) => call('claim', [`${s.base}pending`, `${s.base}active`, s.base], [String(span(s))])],
+  claim_batch: [
+    3,
+    (s) => call('claim_batch', [`${s.base}pending`, `${s.base}active`, s.base], [String(span(s)), small(s.rng)]),
+  ],
+  complete: [
+    9,
+    (s) => {
+      const id = idOf(s, 'active', 'active', 'rows');
+      return call('complete', [`${s.base}active`, `${s.base}job:${id}`], [id, tokenOf(s, id), s.base]);
+    },
+  ],
+  fail: [
+    10,
+    (s) => {
+      const id = idOf(s, 'active', 'active', 'rows');
+      const ms = s.rng.chance(20) ? -span(s) : span(s);
+      const keys = [`${s.base}active`, `${s.base}schedule`, `${s.base}dead`, `${s.base}job:${id}`];
+      const max = s.rng.pick(['1', '2', '3', '9']);
+      return call('fail', keys, [id, tokenOf(s, id), String(ms), max, s.rng.pick(BYTES), s.base]);
+    },
+  ],
+  delay: [
+    5,
+    (s) => {
+      const id = idOf(s, 'active', 'active', 'rows');
+      const keys = [`${s.base}job:${id}`, `${s.base}active`, `${s.base}schedule`];
+      return call('delay', keys, [id, tokenOf(s, id), ...timeOf(s), s.base]);
+    },
+  ],
+  extend: [
+    4,
+    (s) => {
+      const id = idOf(s, 'active', 'active', 'rows');
+      return call('extend', [`${s.base}active`, `${s.base}job:${id}`], [id, tokenOf(s, id), String(span(s))]);
+    },
+  ],
+  extend_many: [
+    2,
+    (s) => {
+      const pairs = Array.from({ length: s.rng.below(4) }, () => idOf(s, 'active', 'rows')).flatMap((id) => [
+        id,
+        tokenOf(s, id),
+      ]);
+      return call('extend_many', [`${s.base}active`, s.base], [String(span(s)), ...pairs]);
+    },
+  ],
+  promote: [6, (s) => call('promote', [`${s.base}schedule`, `${s.base}pending`, s.base], [small(s.rng)])],
+  reap: [4, (s) => call('reap', [`${s.base}active`, `${s.base}pending`, s.base], [small(s.rng)])],
+  stalled_check: [
+    9,
+    (s) => {
+      const keys = [`${s.base}active`, `${s.base}pending`, `${s.base}dead`];
+      return call('stalled_check', keys, [s.base, s.rng.pick(['1', '1', '2', '3']), small(s.rng)]);
+    },
+  ],
+  pause: [1, (s) => call('pause', [`${s.base}meta`], [])],
+  resume: [5, (s) => call('resume', [`${s.base}meta`, `${s.base}wake`], [])],
+  update_data: [1, (s) => call('update_data', [`${s.base}job:${idOf(s, 'rows')}`], [s.rng.pick(BYTES)])],
+  update_progress: [
+    1,
+    (s) => {
+      const id = idOf(s, 'rows');
+      return call('update_progress', [`${s.base}job:${id}`], [s.rng.pick(BYTES), id, s.base]);
+    },
+  ],
+  add_log: [
+    2,
+    (s) => {
+      const row = `${s.base}job:${idOf(s, 'rows')}`;
+      return call('add_log', [row, `${row}:logs`], [s.rng.pick(BYTES), s.rng.pick(['0', '1', '2', '-1'])]);
+    },
+  ],
+  logs: [
+    1,
+    (s) => {
+      const row = `${s.base}job:${idOf(s, 'rows')}`;
+      return call(
+        'logs',
+        [row, `${row}:logs`],
+        [s.rng.pick(['0', '1', '-2', '-9']), s.rng.pick(['-1', '0', '7', '-2'])],
+      );
+    },
+  ],
+  remove: [
+    4,
+    (s) => {
+      const id = idOf(s, 'rows', 'dead');
+      const keys = ['pending', 'active', 'schedule', 'dead'].map((name) => s.base + name);
+      const dedup = s.rng.chance(40) ? [`${s.base}de:${s.rng.pick(['a', 'b'])}`] : [];
+      return call('remove', [`${s.base}job:${id}`, ...keys, ...dedup], [id, s.base]);
+    },
+  ],
+  reprocess: [
+    3,
+    (s) => {
+      const id = idOf(s, 'dead', 'dead', 'rows');
+      return call('reprocess', [`${s.base}job:${id}`, `${s.base}dead`, `${s.base}pending`], [id, s.base]);
+    },
+  ],
+  get: [1, (s) => call('get', [`${s.base}job:${idOf(s, 'rows')}`], [])],
+  state: [
+    2,
+    (s) => {
+      const id = idOf(s, 'rows', 'pending', 'active');
+      const keys = ['pending', 'active', 'schedule', 'dead', `job:${id}`].map((name) => s.base + name);
+      return call('state', keys, [id, s.base]);
+    },
+  ],
+  browse: [
+    2,
+    (s) => {
+      const set = s.rng.pick(['pending', 'active', 'schedule', 'dead']);
+      return call('browse', [s.base + set], [s.rng.pick(['0', '1', '2']), small(s.rng)]);
+    },
+  ],
+  counts: [1, (s) => call('counts', [s.base], ['pending', 'active', 'schedule', 'dead', 'completed', 'failed'])],
+  metrics: [1, (s) => call('metrics', [`${s.base}metrics:${s.rng.pick(['completed', 'failed'])}`], [])],
+};
+
+const TOTAL = Object.values(MAKES).reduce((sum, [weight]) => sum + weight, 0);
+
+function weighted(rng: Rng): readonly [number, Make] {
+  let left = rng.below(TOTAL);
+  for (const entry of Object.values(MAKES)) {
+    left -= entry[0];
+    if (left < 0) return entry;
+  }
+  throw new RangeError('the weights do not add up');
+}
+
+/** Now and then, in a dirty battery, a number of the call is a bad one. */
+function broken({ rng, mode }: Scene, made: ModelCall): ModelCall {
+  if (mode === 'clean' || !rng.chance(7)) return made;
+  const numeric = made.args.flatMap((arg, i) => (/^-?\d+$/.test(arg) ? [i] : []));
+  if (numeric.length === 0) return made;
+  const place = rng.pick(numeric);
+  const bad = rng.pick(rng.chance(70) ? BAD_NUMBERS : EDGE_NUMBERS);
+  return { ...made, args: made.args.map((arg, i) => (i === place ? bad : arg)) };
+}
+
+/** A call for a person: the transition and its arguments, odd bytes escaped and long ones cut. */
+export function showStep(step: Step): string {
+  const text = (value: Bytes): string => JSON.stringify(value.length > 60 ? `${value.slice(0, 57)}...` : value);
+  if (step.kind === 'call')
+    return `${step.call.transition} ${[...step.call.keys, ...step.call.args].map(text).join(' ')}`;
+  return step.commands
+    .map(([name, ...args]) => `${name} ${args.map((arg) => text(rawText(arg))).join(' ')}`)
+    .join('; ');
+}
+
+const rawText = (arg: Buffer | string): Bytes => (Buffer.isBuffer(arg) ? latin1(arg) : arg);
