@@ -46,7 +46,7 @@ static bool look(Call *c, Claim *k, Str **argv) {
         !keys_is(c, k->active_name, "active", NULL))
         return refuse(c, "ERR keys do not belong to one queue");
     Str *meta = keys_name(c, "meta", NULL, NULL);
-    if (!keys_allowed(c, meta, USE_READ) || !keys_fence(c)) return false;
+    if (!keys_allowed(c, meta, USE_READ) || !keys_fence(c, argv + 2, 2)) return false;
     bool paused;
     if (!keys_open(c, k->pending_name, VALKEYMODULE_KEYTYPE_ZSET, USE_WRITE, &k->pending) ||
         !keys_open(c, k->active_name, VALKEYMODULE_KEYTYPE_ZSET, USE_WRITE, &k->active) ||

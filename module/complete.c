@@ -32,7 +32,7 @@ static bool look(Call *c, Complete *k, Str **argv) {
     if (!keys_base(c, argv[6]) || !keys_is(c, s->active_name, "active", NULL) ||
         !keys_is(c, s->row_name, "job:", s->id))
         return refuse(c, "ERR keys do not belong to one queue");
-    if (!keys_fence(c)) return false;
+    if (!keys_fence(c, argv + 2, 2)) return false;
     if (!keys_open(c, s->active_name, VALKEYMODULE_KEYTYPE_ZSET, USE_WRITE, &s->active) ||
         !keys_open(c, s->row_name, VALKEYMODULE_KEYTYPE_HASH, USE_WRITE, &s->row))
         return false;

@@ -58,7 +58,7 @@ static bool look(Call *c, Fail *k, Str **argv) {
         !keys_is(c, k->schedule_name, "schedule", NULL) || !keys_is(c, k->dead_name, "dead", NULL) ||
         !keys_is(c, s->row_name, "job:", s->id))
         return refuse(c, "ERR keys do not belong to one queue");
-    if (!keys_fence(c)) return false;
+    if (!keys_fence(c, argv + 2, 4)) return false;
     if (!keys_open(c, s->active_name, VALKEYMODULE_KEYTYPE_ZSET, USE_WRITE, &s->active) ||
         !keys_open(c, k->schedule_name, VALKEYMODULE_KEYTYPE_ZSET, USE_WRITE, &k->schedule) ||
         !keys_open(c, k->dead_name, VALKEYMODULE_KEYTYPE_ZSET, USE_WRITE, &k->dead) ||

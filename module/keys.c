@@ -77,8 +77,12 @@ bool keys_allowed(Call *c, Str *name, Use use) {
     return refuse(c, "NOPERM No permissions to access a key");
 }
 
-bool keys_fence(Call *c) {
-    Str *name = c->cluster ? keys_name(c, "version", NULL, NULL) : cached.node_version;
+bool keys_fence(Call *c, Str **declared, size_t count) {
+    Str *name = cached.node_version;
+    if (c->cluster) {
+        name = keys_name(c, "version", NULL, NULL);
+        if (!keys_resident(c, &name, 1) || !keys_resident(c, declared, count)) return false;
+    }
     Key *key = ValkeyModule_OpenKey(c->ctx, name,
                                     VALKEYMODULE_READ | VALKEYMODULE_OPEN_KEY_NOTOUCH | VALKEYMODULE_OPEN_KEY_NONOTIFY |
                                         VALKEYMODULE_OPEN_KEY_NOSTATS);

@@ -164,7 +164,7 @@ static bool look(Call *c, Sweep *k, Str **argv) {
     if (!keys_base(c, argv[5]) || !keys_is(c, k->active_name, "active", NULL) ||
         !keys_is(c, k->pending_name, "pending", NULL) || !keys_is(c, k->dead_name, "dead", NULL))
         return refuse(c, "ERR keys do not belong to one queue");
-    if (!keys_fence(c)) return false;
+    if (!keys_fence(c, argv + 2, 3)) return false;
     if (!keys_open(c, k->active_name, VALKEYMODULE_KEYTYPE_ZSET, USE_WRITE, &k->active) ||
         !keys_open(c, k->pending_name, VALKEYMODULE_KEYTYPE_ZSET, USE_WRITE, &k->pending) ||
         !keys_open(c, k->dead_name, VALKEYMODULE_KEYTYPE_ZSET, USE_WRITE, &k->dead))

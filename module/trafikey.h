@@ -94,8 +94,9 @@ typedef enum { USE_READ, USE_WRITE } Use;
 /* The caller may use this key that is not among the declared ones, else NOPERM. */
 bool keys_allowed(Call *c, Str *name, Use use);
 
-/* The brand of the node, or in cluster mode of the queue, is ours, else EMQWIRE (wire contract, section 8). */
-bool keys_fence(Call *c);
+/* The brand of the node, or in cluster mode of the queue, is ours, else EMQWIRE (wire contract, section 8). In cluster
+ * mode the brand and the declared keys must be here first: a slot on the move is TRYAGAIN, not unbranded or empty. */
+bool keys_fence(Call *c, Str **declared, size_t count);
 
 /* Opens a key and checks its type: it may be missing, but not of another type (WRONGTYPE). */
 bool keys_open(Call *c, Str *name, int type, Use use, Key **key);

@@ -3,7 +3,7 @@
  *
  * Invariants: what is not exported here (or from `echomq/dev`) may change at any time.
  */
-export { Connector, type ConnectorOptions } from './wire/connector.js';
+export { Connector, type ConnectorEvents, type ConnectorOptions, type ConnectorStats } from './wire/connector.js';
 export { EmqError, type ClientCode, type EmqCode, type ServerClass, type WireClass } from './wire/errors.js';
 export { Keyspace } from './wire/keyspace.js';
 export type { Arg, Call, Outcome, Reply, Script, Transition } from './wire/call.js';

@@ -223,9 +223,9 @@ export class Calls {
   /** Writes one frame. `before` must have gone well too for the reply to count. */
   #send(op: Op, link: Link, frame: Frame, before?: Promise<boolean>): void {
     if (!link.usable) return this.#wait(op);
-    op.unsentSince = undefined;
     this.#inFlight++;
     const sent = (op.sent = link.send(frame, op.call.queue));
+    if (sent.written) op.unsentSince = undefined;
     sent.promise.then(
       (raw: unknown) => {
         this.#landed(link);
@@ -263,6 +263,7 @@ export class Calls {
     if (PASSING.has(error.code) && !SCRIPT_SUFFIX.test(text)) {
       if (error.code === 'CLUSTERDOWN') link.refresh();
       op.refusal = error;
+      op.unsentSince = undefined;
       return this.#pause(op);
     }
     if (error.code === 'READONLY') this.#distrust(link, error);
@@ -338,6 +339,7 @@ export class Calls {
       this.counters.repeats++;
       op.lost = true;
       op.sent = undefined;
+      op.unsentSince = undefined;
       this.lastFailure = reason;
       // On a cluster the other nodes are still there, and the lost one may be replaced in a moment.
       if (this.#link?.usable === true) this.#pause(op);

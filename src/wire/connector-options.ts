@@ -18,7 +18,13 @@ export interface ExistingClient {
 }
 
 /**
- * Where to connect, as whom, and how long to wait. One of `url` (with `redis` for what a URL cannot say), `redis`,
+ * Where to connect, as whom, and how long to wait.
+ *
+ * What the user must be allowed (ACL): `+get +evalsha +eval +script|load`, the commands inside the scripts, and the
+ * queue's keys `~emq:{q}:*`; on one server also `%R~{emq}:version`, and to brand it `+set` and `~{emq}:version`; on wire 6
+ * `+@emq +command|info`; on a cluster `+cluster|slots`, and `+set` to brand queues.
+ *
+ * One of `url` (with `redis` for what a URL cannot say), `redis`,
  * `client` or `cluster`; without any, 127.0.0.1:6379. All times are milliseconds.
  */
 export interface ConnectorOptions {

@@ -103,12 +103,7 @@ export class Connector extends EventEmitter<ConnectorEvents> {
    */
   static async connect(options?: ConnectorOptions | string): Promise<Connector> {
     const connector = new Connector(readOptions(options));
-    try {
-      await connector.#start();
-    } catch (error) {
-      await connector.close();
-      throw error;
-    }
+    await connector.#start();
     return connector;
   }
 
@@ -180,9 +175,8 @@ export class Connector extends EventEmitter<ConnectorEvents> {
 
   /** The first connect: final errors end it, all others are tried again until connectTimeoutMs is over. */
   async #start(): Promise<void> {
-    const { connectTimeoutMs, signal } = this.#settings;
+    const { connectTimeoutMs, signal: stop = this.#closing.signal } = this.#settings;
     const end = performance.now() + connectTimeoutMs;
-    const stop = AbortSignal.any(signal === undefined ? [this.#closing.signal] : [this.#closing.signal, signal]);
     let reason: unknown;
     for (;;) {
       try {

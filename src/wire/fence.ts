@@ -3,7 +3,7 @@
  *
  * Invariants: a foreign brand is never written over; nothing is branded before a wire 6 connector has seen the four
  * native commands; an error reply is reported as what it is and never taken for a brand.
- * Does not: decide when to look (connector-link.ts at every connect, queue-gate.ts per queue in cluster mode), or
+ * Does not: decide when to look (transport.ts at every connect, queue-gate.ts per queue in cluster mode), or
  * move a node from one wire to the other.
  */
 import type { Arg, NativeCommand, Reply } from './call.js';

@@ -146,7 +146,8 @@ export async function openLink(
   const client = source.create();
   let failure: Error | undefined;
   const note = (error: Error): void => void (failure ??= error);
-  // A node of a cluster that does not know this user: other nodes may let anyone in, but not as whom was asked for.
+  // A node of a cluster that does not know this user. A library that does not wait for that answer would go on as the
+  // default user.
   const noteNode = (error: Error): void => void (/^(WRONGPASS|NOAUTH)/.test(error.message) && note(error));
   client.on('error', note).on('node error', noteNode);
   let giveUp: (error: EmqError) => void = () => {};

@@ -77,6 +77,14 @@ const calls = {
   stalledCheck: () => transitions.stalledCheck.layout(keys, { maxStalled: 1, limit: 10 }),
 } as const;
 
+const gone: Record<string, string[]> = {
+  // what has moved already, of all that was there: the answer would be "unbranded", "nothing waits", "done", "gone"
+  'the brand': [keys.version],
+  'all the sets': [keys.pending, keys.active, keys.schedule, keys.dead],
+  'the row': [keys.job(id)],
+  everything: [keys.version, keys.pending, keys.active, keys.schedule, keys.dead, keys.job(id)],
+};
+
 const cases: [keyof typeof calls, string, Record<string, string>][] = [
   ['claim', 'a base that is no key', flat],
   ['complete', 'a counter that may be there already', flat],
@@ -107,5 +115,18 @@ describe.each([
     await command(here, 'CLUSTER', 'SETSLOT', slot, 'STABLE');
     expect(await run(transition)).toMatchObject({ ok: true });
     expect(await snapshot(here)).not.toEqual(before);
+  });
+});
+
+describe.each(Object.keys(calls) as (keyof typeof calls)[])('%s natively, when the other node has', (transition) => {
+  it.each(Object.keys(gone))('%s: refused, no byte changed', async (what) => {
+    await fill(flat);
+    await move();
+    for (const key of gone[what] ?? []) await here.del(key);
+    const before = await snapshot(here);
+    const frame = executorOf(6)({ transition: transitions[transition], queue: keys.queue, ...calls[transition]() });
+    const answer = await ask(here, [frame.command, ...frame.args]);
+    expect(answer).toMatchObject({ ok: false, text: expect.stringMatching(/^(TRYAGAIN|ASK) /) as string });
+    expect(await snapshot(here)).toEqual(before);
   });
 });

@@ -14,7 +14,7 @@ import { call, count, errorOf, read } from './stand-ins.js';
 let server: TestServer;
 const SECRET = 'correct-horse-battery';
 /** What a connector needs, and nothing else: the documented rules for wire 4 on queue q. */
-const RULES = ['~emq:{q}:*', '%R~{emq}:version', '+get', '+evalsha', '+eval', '+script|load', '+ping', '+incr'];
+const RULES = ['~emq:{q}:*', '%R~{emq}:version', '+get', '+evalsha', '+eval', '+script|load', '+incr'];
 
 beforeAll(async () => {
   server = await TestServer.start();

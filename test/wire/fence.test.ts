@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { BRANDS, proveModule } from '../../src/wire/fence.js';
 import { Connector, type ConnectorOptions } from '../../src/wire/connector.js';
+import { Proxy } from './proxy.js';
 import { TestServer } from './server.js';
 import { call, count, errorOf, read } from './stand-ins.js';
 
@@ -111,8 +112,14 @@ describe('at a reconnect', () => {
     const [reported] = await refused;
     expect(reported).toMatchObject({ code: 'EMQWIRE' });
     expect(connector.stats().state).toBe('refused');
-    const error = await errorOf(connector.run(call(count)), 'EMQWIRE');
-    expect(error.reason).toMatch(/node is echomq:6.0.0, needs echomq:4.0.0/);
+    // At once: no time passes between the call and its refusal.
+    let error: unknown;
+    connector.run(call(count)).catch((reason: unknown) => (error = reason));
+    await Promise.resolve();
+    expect(error).toMatchObject({ code: 'EMQWIRE' });
+    expect(error).toMatchObject({
+      reason: expect.stringMatching(/node is echomq:6.0.0, needs echomq:4.0.0/) as string,
+    });
     expect(await server.admin.dbsize()).toBe(1);
     const up = once(connector, 'connected');
     await server.admin.set(KEY, 'echomq:4.0.0');
@@ -172,6 +179,17 @@ describe('error replies are not brands', () => {
   it('a server that goes on loading is reported as LOADING', async () => {
     await using loading = await slowToLoad(10_000);
     await errorOf(Connector.connect({ url: loading.url, connectTimeoutMs: 500 }), 'LOADING');
+  });
+
+  it('what a try met is told, and not that the last one was cut short', async () => {
+    await using loading = await slowToLoad(5_000);
+    await using proxy = await Proxy.start(loading.port);
+    let connections = 0;
+    proxy.on('connection', () => {
+      if (++connections > 1) proxy.mode = 'deaf';
+    });
+    await errorOf(Connector.connect({ url: proxy.url, connectTimeoutMs: 500 }), 'LOADING');
+    expect(connections).toBe(2);
   });
 
   it('an unbranded read-only replica is READONLY; a branded one can be read', async () => {

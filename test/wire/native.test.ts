@@ -90,6 +90,26 @@ describe('one server', () => {
     expect(await server.admin.dbsize()).toBe(0);
   });
 
+  it('needs no more rights than the documented ones', async () => {
+    await (await connect()).close();
+    const rules = [
+      'on',
+      '>secret',
+      'resetkeys',
+      '-@all',
+      '~emq:{q}:*',
+      '%R~{emq}:version',
+      '+get',
+      '+@emq',
+      '+command|info',
+    ];
+    await server.admin.call('ACL', 'SETUSER', 'native', ...rules);
+    await using connector = await connect({ redis: { username: 'native', password: 'secret' }, claim: false });
+    expect(await connector.run(claim('q'))).toEqual([]);
+    await errorOf(connector.run(claim('other')), 'NOPERM');
+    await errorOf(connector.run(call(count)), 'NOPERM');
+  });
+
   it('stays away while the brand is foreign', async () => {
     await using connector = await connect();
     await server.admin.set('{emq}:version', 'echomq:4.0.0');

@@ -1,24 +1,21 @@
 /**
  * Real servers for the tests of the wire: each in a folder of its own, on a unix socket and a free port of loopback,
- * and gone with the test. It can be ended in any way, and started again on the same data.
+ * and gone with the test, or with this process. It can be ended in any way, and started again on the same data.
+ * Not `startServer`: these are also looked at before they are ready, stopped in mid-breath, and made sentinels.
  */
-import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, readFile, rm, stat } from 'node:fs/promises';
 import { connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { findServer } from '../../src/dev/find.js';
-
-const running = new Set<ChildProcess>();
-process.once('exit', () => {
-  for (const child of running) child.kill('SIGKILL');
-});
+import { GuardedProcess } from '../../src/dev/process.js';
 
 export class TestServer {
   readonly #args: readonly string[];
-  #child: ChildProcess | undefined;
+  #process: GuardedProcess | undefined;
   #admin: Redis | undefined;
   #stopped = false;
 
@@ -35,6 +32,13 @@ export class TestServer {
     const dir = await mkdtemp(join(tmpdir(), 'emq-wire-'));
     const server = new TestServer(dir, await freePort(), args);
     await server.boot();
+    return server;
+  }
+
+  /** A sentinel, which is the same program in another role. */
+  static async sentinel(conf: string): Promise<TestServer> {
+    const server = new TestServer(await mkdtemp(join(tmpdir(), 'emq-wire-')), await freePort(), [conf]);
+    await server.launch(/\+monitor master/, false);
     return server;
   }
 
@@ -57,56 +61,47 @@ export class TestServer {
     return this.#admin;
   }
 
-  get pid(): number {
-    return this.#child?.pid ?? 0;
-  }
-
   /** Starts it, or starts it again on the same data, and waits until it accepts connections. */
   async boot(): Promise<void> {
     await this.launch(/Ready to accept connections/);
   }
 
   /** Starts it and waits for a line of its log: it need not be ready then. */
-  async launch(line: RegExp): Promise<void> {
-    const { path } = await findServer({ fetch: true });
+  async launch(line: RegExp, store = true): Promise<void> {
+    const { path } = await findServer();
     const fixed = ['--port', String(this.port), '--bind', '127.0.0.1', '--unixsocket', this.socket, '--dir', this.dir];
-    const quiet = [
-      '--save',
-      '',
-      '--repl-diskless-sync-delay',
-      '0',
-      '--daemonize',
-      'no',
-      '--enable-debug-command',
-      'local',
-    ];
-    const child = spawn(path, [...fixed, ...quiet, ...this.#args], { stdio: ['ignore', 'pipe', 'inherit'] });
-    this.#child = child;
-    running.add(child);
-    child.once('exit', () => running.delete(child));
-    await new Promise<void>((resolve, reject) => {
-      let log = '';
-      child.once('error', reject);
-      child.once('close', () => reject(new Error(`the server ended at once:\n${log}`)));
-      child.stdout.on('data', (chunk: Buffer) => {
-        log = `${log}${chunk.toString()}`.slice(-4_000);
-        if (line.test(log)) resolve();
-      });
+    const quiet = ['--save', '', '--repl-diskless-sync-delay', '0', '--enable-debug-command', 'local'];
+    const args = store ? [...fixed, ...quiet, ...this.#args] : [...this.#args, '--sentinel', ...fixed];
+    const logFile = join(this.dir, 'log');
+    const skip = await stat(logFile).then(
+      ({ size }) => size,
+      () => 0,
+    );
+    const started = await GuardedProcess.start({
+      command: [path, ...args],
+      cwd: this.dir,
+      logFile,
+      ownFolder: this.dir,
     });
+    this.#process = started;
+    let over = false;
+    void started.ended.then(() => (over = true));
+    for (;;) {
+      const log = (await readFile(logFile)).subarray(skip).toString();
+      if (line.test(log)) return;
+      if (over) throw new Error(`the server ended at once:\n${log}`);
+      await pause(5);
+    }
   }
 
   /** Ends it: SIGTERM saves and says goodbye, SIGKILL does not. */
   async end(signal: 'SIGTERM' | 'SIGKILL' = 'SIGKILL'): Promise<void> {
-    const child = this.#child;
-    if (child === undefined || child.exitCode !== null || child.signalCode !== null) return;
-    const ended = once(child, 'exit');
-    child.kill(signal);
-    await ended;
+    await (signal === 'SIGKILL' ? this.#process?.kill() : this.#process?.terminate(20_000));
   }
 
   /** Stops the clock of the process: it holds its sockets and answers nothing. */
   signal(signal: 'SIGSTOP' | 'SIGCONT'): void {
-    this.#child?.kill(signal);
+    if (this.#process !== undefined) process.kill(this.#process.pid, signal);
   }
 
   /** The ids of all connections of clients under test. */
