@@ -88,4 +88,9 @@ export default defineConfig(
       'prefer-const': 'error',
     },
   },
+  {
+    // The verbs: an error's stack follows awaited calls only, back to the caller of the verb.
+    files: ['src/queue/jobs.ts'],
+    rules: { '@typescript-eslint/return-await': ['error', 'always'] },
+  },
 );

@@ -50,6 +50,14 @@ export function given<T extends object>(what: string, value: T): T {
   return value;
 }
 
+/** Options: an object that has no other fields than these. A misspelt option must not be ignored in silence. */
+export function known<T extends object>(what: string, value: T, names: readonly (keyof T & string)[]): T {
+  given(`the options of ${what}`, value);
+  const unknown = Object.keys(value).find((name) => !(names as readonly string[]).includes(name));
+  if (unknown === undefined) return value;
+  throw inputError(`unknown option ${show(unknown)} of ${what}: it takes ${names.join(', ')}`);
+}
+
 /** A list of objects. */
 export function givenList<T>(what: string, value: readonly T[]): readonly T[] {
   if (!Array.isArray(value)) throw inputError(`${what} must be a list, got ${show(value)}`);

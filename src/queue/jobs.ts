@@ -20,7 +20,17 @@ import {
   type When,
 } from '../wire/transitions.js';
 import { encodePayload, jsonCodec, type Codec } from './codec.js';
-import { anyInteger, bytes, checkPriority, given, givenList, notNegative, plainObject, positive } from './input.js';
+import {
+  anyInteger,
+  bytes,
+  checkPriority,
+  given,
+  givenList,
+  known,
+  notNegative,
+  plainObject,
+  positive,
+} from './input.js';
 import { Job, readRow, type HeldJob, type JobRow } from './job.js';
 
 /** What the verbs need of a connector. `Connector` is one. */
@@ -60,6 +70,7 @@ export type EnqueuedMany = Enqueued | { readonly id: string; readonly outcome: '
 /** A time to run at: so many ms from now by the server's clock, or an absolute time (Unix ms or a Date). */
 export type RunAt = { readonly inMs: number } | { readonly at: number | Date };
 
+const ADMISSION = ['id', 'priority', 'opts'] as const;
 const MINT_TRIES = 8;
 const BULK_STEP = 1000;
 
@@ -77,6 +88,7 @@ export class Jobs<T = unknown, Input = T> {
 
   /** @throws EmqError `EMQ_INPUT` for a queue name outside the grammar. */
   constructor(wire: Wire, queue: string, options: JobsOptions<T, Input> = {}) {
+    known('Jobs', options, ['codec', 'schema', 'maxPayloadBytes']);
     this.keys = new Keyspace(queue);
     this.queue = queue;
     this.#wire = wire;
@@ -87,8 +99,9 @@ export class Jobs<T = unknown, Input = T> {
 
   /** Adds a job that can be claimed at once. With an id of your own, a second time is `duplicate` and changes nothing. */
   async enqueue(payload: Input | Uint8Array, options: EnqueueOptions = {}): Promise<Enqueued> {
+    known('enqueue', options, ADMISSION);
     const admission = await this.#admission(payload, options);
-    return this.#admit(options.id, (id) => this.#run(transitions.enqueue, { id, ...admission }));
+    return await this.#admit(options.id, (id) => this.#run(transitions.enqueue, { id, ...admission }));
   }
 
   /**
@@ -98,7 +111,7 @@ export class Jobs<T = unknown, Input = T> {
   async enqueueMany(items: readonly (EnqueueOptions & { payload: Input | Uint8Array })[]): Promise<EnqueuedMany[]> {
     const inputs = await Promise.all(
       givenList('items', items).map(async (item) => ({
-        id: given('each item', item).id === undefined ? mint() : checkId(item.id as string),
+        id: known('an item', item, [...ADMISSION, 'payload']).id === undefined ? mint() : checkId(item.id as string),
         ...(await this.#admission(item.payload, item)),
       })),
     );
@@ -131,9 +144,10 @@ export class Jobs<T = unknown, Input = T> {
     runAt: RunAt,
     options: EnqueueOptions = {},
   ): Promise<{ readonly id: string; readonly outcome: 'scheduled' | 'duplicate' }> {
+    known('schedule', options, ADMISSION);
     const when = checkWhen(runAt);
     const admission = await this.#admission(payload, options);
-    return this.#admit(options.id, (id) => this.#run(transitions.schedule, { id, when, ...admission }));
+    return await this.#admit(options.id, (id) => this.#run(transitions.schedule, { id, when, ...admission }));
   }
 
   /**
@@ -141,21 +155,21 @@ export class Jobs<T = unknown, Input = T> {
    * without a row (which is dropped: claim again while `counts` says that jobs wait).
    */
   async claim(options: { leaseMs: number }): Promise<Job<T> | null> {
-    const { leaseMs } = given('the options of claim', options);
+    const { leaseMs } = known('claim', options, ['leaseMs']);
     const job = await this.#run(transitions.claim, { leaseMs: positive('leaseMs', leaseMs) });
     return job && new Job(job, this.#codec);
   }
 
   /** Claims up to `size` waiting jobs on one deadline; an empty array when there are none. */
   async claimBatch(options: { leaseMs: number; size: number }): Promise<Job<T>[]> {
-    const { leaseMs, size } = given('the options of claimBatch', options);
+    const { leaseMs, size } = known('claimBatch', options, ['leaseMs', 'size']);
     const input = { leaseMs: positive('leaseMs', leaseMs), size: positive('size', size) };
     return (await this.#run(transitions.claimBatch, input)).map((job) => new Job(job, this.#codec));
   }
 
   /** The job is done: it leaves no key behind. `gone`: it was done already. @throws `EMQSTALE` `EMQSTATE`. */
   async complete(job: HeldJob): Promise<'completed' | 'gone'> {
-    return this.#run(transitions.complete, checkHeld(job));
+    return await this.#run(transitions.complete, checkHeld(job));
   }
 
   /**
@@ -166,8 +180,8 @@ export class Jobs<T = unknown, Input = T> {
     job: HeldJob,
     options: { delayMs: number; maxAttempts: number; error: string | Uint8Array },
   ): Promise<'scheduled' | 'dead'> {
-    const { delayMs, maxAttempts, error } = given('the options of fail', options);
-    return this.#run(transitions.fail, {
+    const { delayMs, maxAttempts, error } = known('fail', options, ['delayMs', 'maxAttempts', 'error']);
+    return await this.#run(transitions.fail, {
       ...checkHeld(job),
       delayMs: anyInteger('delayMs', delayMs),
       maxAttempts: positive('maxAttempts', maxAttempts),
@@ -175,34 +189,37 @@ export class Jobs<T = unknown, Input = T> {
     });
   }
 
-  /** Puts a held job off without a failure; the claim does not count against its cap. @throws `EMQSTALE` `EMQSTATE`. */
+  /**
+   * Puts a held job off without a failure. The row's `credit` grows by one: it tells how many claims should not count,
+   * and whoever fails the job later adds it to `maxAttempts`. @throws EmqError `EMQSTALE`, `EMQSTATE`.
+   */
   async delay(job: HeldJob, runAt: RunAt): Promise<'scheduled'> {
-    return this.#run(transitions.delay, { ...checkHeld(job), when: checkWhen(runAt) });
+    return await this.#run(transitions.delay, { ...checkHeld(job), when: checkWhen(runAt) });
   }
 
   /** The lease ends `leaseMs` from now. @throws EmqError `EMQSTALE`, `EMQSTATE` (the lease lapsed and was swept). */
   async extend(job: HeldJob, options: { leaseMs: number }): Promise<'extended' | 'gone'> {
-    const { leaseMs } = given('the options of extend', options);
-    return this.#run(transitions.extend, { ...checkHeld(job), leaseMs: positive('leaseMs', leaseMs) });
+    const { leaseMs } = known('extend', options, ['leaseMs']);
+    return await this.#run(transitions.extend, { ...checkHeld(job), leaseMs: positive('leaseMs', leaseMs) });
   }
 
   /** Renews many leases in one step; answers the ids that could not be. */
   async extendMany(jobs: readonly HeldJob[], options: { leaseMs: number }): Promise<string[]> {
     const held = givenList('jobs', jobs).map(checkHeld);
-    const leaseMs = positive('leaseMs', given('the options of extendMany', options).leaseMs);
-    return held.length === 0 ? [] : this.#run(transitions.extendMany, { leaseMs, held });
+    const leaseMs = positive('leaseMs', known('extendMany', options, ['leaseMs']).leaseMs);
+    return held.length === 0 ? [] : await this.#run(transitions.extendMany, { leaseMs, held });
   }
 
   /** Lets up to `limit` scheduled jobs wait whose time has come; answers how many. */
   async promote(options: { limit?: number } = {}): Promise<number> {
-    const { limit = 100 } = given('the options of promote', options);
-    return this.#run(transitions.promote, { limit: positive('limit', limit) });
+    const { limit = 100 } = known('promote', options, ['limit']);
+    return await this.#run(transitions.promote, { limit: positive('limit', limit) });
   }
 
   /** Lets up to `limit` jobs wait again whose lease has lapsed, uncounted; answers how many. */
   async reap(options: { limit?: number } = {}): Promise<number> {
-    const { limit = 100 } = given('the options of reap', options);
-    return this.#run(transitions.reap, { limit: positive('limit', limit) });
+    const { limit = 100 } = known('reap', options, ['limit']);
+    return await this.#run(transitions.reap, { limit: positive('limit', limit) });
   }
 
   /**
@@ -213,23 +230,23 @@ export class Jobs<T = unknown, Input = T> {
     readonly recovered: string[];
     readonly dead: string[];
   }> {
-    const { maxStalled = 3, limit = 100 } = given('the options of stalledCheck', options);
+    const { maxStalled = 3, limit = 100 } = known('stalledCheck', options, ['maxStalled', 'limit']);
     const input = { maxStalled: positive('maxStalled', maxStalled), limit: positive('limit', limit) };
-    return this.#run(transitions.stalledCheck, input);
+    return await this.#run(transitions.stalledCheck, input);
   }
 
   /** No job is claimed any more once this has returned; admissions, settles and sweeps go on. */
   async pause(): Promise<void> {
-    return this.#run(transitions.pause, undefined);
+    return await this.#run(transitions.pause, undefined);
   }
 
   async resume(): Promise<void> {
-    return this.#run(transitions.resume, undefined);
+    return await this.#run(transitions.resume, undefined);
   }
 
   /** Another payload for a job in whatever state. */
   async updateData(id: string, payload: Input | Uint8Array): Promise<'updated' | 'gone'> {
-    return this.#run(transitions.updateData, { id: checkId(id), payload: await this.#payload(payload) });
+    return await this.#run(transitions.updateData, { id: checkId(id), payload: await this.#payload(payload) });
   }
 
   /** Writes how far a job is, and publishes it on the queue's events channel. */
@@ -237,32 +254,35 @@ export class Jobs<T = unknown, Input = T> {
     if (typeof progress !== 'string' && typeof progress !== 'number') {
       throw inputError(`progress must be text or a number, got ${show(progress)}`);
     }
-    return this.#run(transitions.updateProgress, { id: checkId(id), progress: String(progress) });
+    return await this.#run(transitions.updateProgress, { id: checkId(id), progress: String(progress) });
   }
 
   /** Adds a log line; with `keep` only that many of the newest stay. Answers the number of lines. */
   async addLog(id: string, line: string | Uint8Array, options: { keep?: number } = {}): Promise<number | 'gone'> {
-    const { keep = 0 } = given('the options of addLog', options);
+    const { keep = 0 } = known('addLog', options, ['keep']);
     const input = { id: checkId(id), line: bytes('line', line), keep: notNegative('keep', keep) };
-    return this.#run(transitions.addLog, input);
+    return await this.#run(transitions.addLog, input);
   }
 
   /** The log lines of a job, oldest first; `first` and `last` are places as of LRANGE (-1 is the newest). */
   async logs(id: string, options: { first?: number; last?: number } = {}): Promise<Buffer[] | 'gone'> {
-    const { first = 0, last = -1 } = given('the options of logs', options);
+    const { first = 0, last = -1 } = known('logs', options, ['first', 'last']);
     const input = { id: checkId(id), first: anyInteger('first', first), last: anyInteger('last', last) };
-    return this.#run(transitions.logs, input);
+    return await this.#run(transitions.logs, input);
   }
 
   /** Takes a job out, wherever it is; frees its dedup key if that holds this id. @throws EmqError `EMQLOCK`. */
   async remove(id: string, options: { dedupId?: string } = {}): Promise<'removed' | 'gone'> {
-    const { dedupId } = given('the options of remove', options);
-    return this.#run(transitions.remove, { id: checkId(id), dedupId });
+    const { dedupId } = known('remove', options, ['dedupId']);
+    return await this.#run(transitions.remove, { id: checkId(id), dedupId });
   }
 
-  /** A dead job waits again; its last error and stall count are forgotten. @throws EmqError `EMQSTATE` not dead. */
+  /**
+   * A dead job waits again; its last error and stall count are forgotten. Its claim count stays, so it needs a
+   * `maxAttempts` above that to be tried more than once. @throws EmqError `EMQSTATE` not dead.
+   */
   async reprocess(id: string): Promise<'pending' | 'gone'> {
-    return this.#run(transitions.reprocess, { id: checkId(id) });
+    return await this.#run(transitions.reprocess, { id: checkId(id) });
   }
 
   /** A job's row, or null. */
@@ -273,14 +293,14 @@ export class Jobs<T = unknown, Input = T> {
 
   /** Where a job is, by the set that holds it. */
   async state(id: string): Promise<JobState> {
-    return this.#run(transitions.state, { id: checkId(id) });
+    return await this.#run(transitions.state, { id: checkId(id) });
   }
 
   /** Ids of one set, the last to be served first: with equal scores that is the newest. */
   async browse(state: PlaceName, options: { offset?: number; limit?: number } = {}): Promise<string[]> {
-    const { offset = 0, limit = 100 } = given('the options of browse', options);
+    const { offset = 0, limit = 100 } = known('browse', options, ['offset', 'limit']);
     const input = { state, offset: notNegative('offset', offset), limit: positive('limit', limit) };
-    return this.#run(transitions.browse, input);
+    return await this.#run(transitions.browse, input);
   }
 
   /** How many jobs are in each set, and how many were completed and died. @throws EmqError `EMQ_INPUT` unknown state. */
@@ -307,12 +327,19 @@ export class Jobs<T = unknown, Input = T> {
     return { transition, queue: this.queue, ...transition.layout(this.keys, input) };
   }
 
-  async #run<I, R>(transition: Transition<I, R>, input: I): Promise<R> {
-    return transition.read(await this.#wire.run(this.#call(transition, input)));
+  async #run<I extends object | void, R>(transition: Transition<I, R>, input: I): Promise<R> {
+    const call = this.#call(transition, input);
+    try {
+      return transition.read(await this.#wire.run(call));
+    } catch (error) {
+      if (!(error instanceof EmqError)) throw error;
+      const id = typeof input === 'object' && 'id' in input ? ` ${String(input.id)}` : '';
+      throw error.during(`${transition.name}${id} on queue ${this.queue}`);
+    }
   }
 
   async #admission(payload: Input | Uint8Array, options: EnqueueOptions) {
-    if (given('the options', options).id !== undefined) checkId(options.id as string);
+    if (options.id !== undefined) checkId(options.id);
     return {
       payload: await this.#payload(payload),
       priority: checkPriority(options.priority),
@@ -379,12 +406,15 @@ export class Jobs<T = unknown, Input = T> {
 }
 
 function checkHeld(job: HeldJob): HeldJob {
-  given('job', job);
+  given('job (what claim gave, or { id, token })', job);
   return { id: checkId(job.id), token: positive('token', job.token) };
 }
 
 function checkWhen(runAt: RunAt): When {
-  given('the time to run at', runAt);
+  const names = Object.keys(given('the time to run at', runAt));
+  if (names.length !== 1 || !('at' in runAt || 'inMs' in runAt)) {
+    throw inputError('the time to run at must be { inMs } (from now) or { at } (Unix ms or a Date)');
+  }
   if ('at' in runAt) return { at: anyInteger('at', runAt.at instanceof Date ? runAt.at.getTime() : runAt.at) };
   return { inMs: anyInteger('inMs', runAt.inMs) };
 }

@@ -74,6 +74,17 @@ export class EmqError extends Error {
     this.code = code;
     this.reason = reason;
   }
+
+  /**
+   * Says in the message which verb met the error, and lets the stack begin where the verb was called: a reply has no
+   * caller of its own. `code` and `reason` stay.
+   * @internal
+   */
+  during(what: string): this {
+    this.message += ` (${what})`;
+    Error.captureStackTrace(this);
+    return this;
+  }
 }
 
 const KNOWN: ReadonlySet<string> = new Set<string>([...WIRE_CLASSES, ...SERVER_CLASSES]);
