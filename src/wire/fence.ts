@@ -54,7 +54,7 @@ export async function proveModule(ask: Ask): Promise<void> {
   if (missing.length === 0) return;
   throw new EmqError(
     'EMQWIRE',
-    `EMQWIRE the module trafikey is not loaded (no ${missing.join(', ')}), needs ${BRANDS[6]}: load it, or connect with wire: 4`,
+    `EMQWIRE the module trafikey is not loaded (no ${missing.join(', ')}), needs ${BRANDS[6]}: load it (was --loadmodule lost in a restart?), or connect with wire: 4 to a node of that wire`,
   );
 }
 

@@ -162,7 +162,7 @@ export async function openLink(
   } catch (error) {
     await destroyClient(client);
     // The library rejects with "Connection is closed." and tells the reason in an event.
-    throw toEmqError(error instanceof EmqError ? error : (failure ?? error), source);
+    throw placed(toEmqError(error instanceof EmqError ? error : (failure ?? error), source), source);
   } finally {
     clearTimeout(timer);
     signal.removeEventListener('abort', onAbort);
@@ -243,6 +243,20 @@ function aborted(signal: AbortSignal): EmqError {
 
 function late(source: ClientSource, timeoutMs: number): EmqError {
   return new EmqError('EMQ_CONNECTION', `${source.where} did not accept a connection within ${timeoutMs} ms`);
+}
+
+/** What to do about the errors that a server gives at connect without saying where. */
+const HINTS: Readonly<Record<string, (where: string) => string>> = {
+  NOAUTH: (where) => `${where} wants a password: give it in the URL, or as redis.password`,
+  WRONGPASS: (where) => `the user or the password is not right at ${where}`,
+  READONLY: (where) => `${where} is a replica, connect to its primary`,
+};
+
+function placed(error: EmqError, source: ClientSource): EmqError {
+  const hint = HINTS[error.code];
+  return hint === undefined
+    ? error
+    : new EmqError(error.code, `${error.reason}: ${hint(source.where)}`, { cause: error });
 }
 
 /** Reads whatever the client library rejected with. Its errors carry commands, passwords included: none is passed on. */
