@@ -199,6 +199,37 @@ describe.each(WIRES)('one job on wire %i', (wire) => {
     await runsOneJob(resolution, join(packed.project, outDir, `job-${resolution}-${wire}.js`));
   });
 
+  it('the README’s own example type-checks and does its work', async () => {
+    const readme = await readFile(join(packed.installed, 'README.md'), 'utf8');
+    const [, example = ''] = /## Use it[^]*?```ts\n([^]*?)```/.exec(readme) ?? [];
+    expect(example).toContain("'redis://127.0.0.1:6379', wire: 4");
+    // Its own words, on our node: both jobs are sent, one when its time has come, and both loops end with the signal.
+    const text = `
+      const fences: number[] = [];
+      const stop = new AbortController();
+      async function send(_mail: { to: string }, { fence }: { fence: number }): Promise<void> {
+        if (fences.push(fence) === 2) stop.abort();
+      }
+      ${example.replace("'redis://127.0.0.1:6379', wire: 4", `process.argv[2] ?? '', wire: ${wire}`).replace('60_000', '5')}
+      await Promise.all([work(stop.signal), sweep(stop.signal)]);
+      const { completed, pending, scheduled, active } = await mail.counts();
+      console.log(JSON.stringify({ fences, completed, left: pending + scheduled + active, minted: id.length }));
+      await emq.close();
+    `;
+    await project(`readme-${wire}.mts`, text);
+    const compilerOptions = { target: 'es2022', lib: ['es2023'], module: 'nodenext', types: ['node'], strict: true };
+    const config = { compilerOptions, files: [`readme-${wire}.mts`] };
+    const tsconfig = await project(`tsconfig.readme-${wire}.json`, JSON.stringify(config));
+    await run(
+      process.execPath,
+      [join(ROOT, 'node_modules', 'typescript', 'bin', 'tsc'), '-p', tsconfig],
+      packed.project,
+    );
+    const server = servers.get(wire);
+    const said = await run(process.execPath, [`readme-${wire}.mjs`, server?.url ?? ''], packed.project);
+    expect(JSON.parse(said)).toEqual({ fences: [1, 1], completed: 2, left: 0, minted: 14 });
+  });
+
   it.each([
     ['cjs', '.cjs', {}],
     // A bundle of modules has no require; ioredis's own parts ask for one. This is esbuild's documented answer.
