@@ -96,6 +96,7 @@ static void take(Call *c, Claim *k) {
 }
 
 int command_claim(ValkeyModuleCtx *ctx, ValkeyModuleString **argv, int argc) {
+    if (keys_asked_for(ctx, argv, argc)) return VALKEYMODULE_OK;
     if (argc < 2) return ValkeyModule_WrongArity(ctx);
     Call c;
     Claim k;

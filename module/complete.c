@@ -71,6 +71,9 @@ static bool look(Call *c, Complete *k, Str **argv) {
 
 static void write(Call *c, Complete *k) {
     settle_depart(c, &k->s);
+    /* the row is opened anew to be deleted: a handle of its own would outlive what it points to */
+    ValkeyModule_CloseKey(k->s.row);
+    k->s.row = NULL;
     effect_retire(c, k->retired, ROW_AND_SUBKEYS);
     effect_hincrby(c, k->metrics, k->metrics_name, cached.count, k->completed, 1);
     if (k->s.lanes.wakes > 0) wake_push(c, &k->wake, k->s.lanes.wakes);
@@ -78,6 +81,7 @@ static void write(Call *c, Complete *k) {
 }
 
 int command_complete(ValkeyModuleCtx *ctx, ValkeyModuleString **argv, int argc) {
+    if (keys_asked_for(ctx, argv, argc)) return VALKEYMODULE_OK;
     if (argc < 2) return ValkeyModule_WrongArity(ctx);
     Call c;
     Complete k;

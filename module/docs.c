@@ -1,7 +1,7 @@
 /* What COMMAND INFO, COMMAND DOCS and COMMAND GETKEYS say about the commands.
  *
- * The keys are described as "a number, then that many keys": so the server itself finds them for GETKEYS, for the ACL
- * key rules and for cluster redirects, whatever their number.
+ * The keys are described as "a number, then that many keys", so tools find them whatever their number. The server's own
+ * cluster redirects go by what the command itself answers (keys_asked_for in keys.c): the same keys.
  * The arity is open-ended: a settle with the keys of a flow has more words, and its refusal must be ours.
  * Does not: run anything. */
 #include "trafikey.h"
@@ -81,8 +81,9 @@ static const CommandDoc commands[] = {
 };
 
 static int register_one(ValkeyModuleCtx *ctx, const CommandDoc *doc) {
-    /* Not deny-oom: a full server must be able to drain. */
-    if (ValkeyModule_CreateCommand(ctx, doc->name, doc->run, "write fast", 0, 0, 0) != VALKEYMODULE_OK)
+    /* Not deny-oom: a full server must be able to drain. getkeys-api: cluster redirects ask the command itself, they do
+     * not read the key specs below, which GETKEYS and the documents do. */
+    if (ValkeyModule_CreateCommand(ctx, doc->name, doc->run, "write fast getkeys-api", 0, 0, 0) != VALKEYMODULE_OK)
         return VALKEYMODULE_ERR;
     ValkeyModuleCommand *command = ValkeyModule_GetCommand(ctx, doc->name);
     const ValkeyModuleCommandInfo info = {.version = &info_version,

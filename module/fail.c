@@ -87,6 +87,7 @@ static void write(Call *c, Fail *k, Str *error) {
 }
 
 int command_fail(ValkeyModuleCtx *ctx, ValkeyModuleString **argv, int argc) {
+    if (keys_asked_for(ctx, argv, argc)) return VALKEYMODULE_OK;
     if (argc < 2) return ValkeyModule_WrongArity(ctx);
     Call c;
     Fail k;

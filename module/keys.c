@@ -14,6 +14,17 @@ static bool is_queue_byte(char ch) {
            ch == '-';
 }
 
+bool keys_asked_for(ValkeyModuleCtx *ctx, Str **argv, int argc) {
+    if (!ValkeyModule_IsKeysPositionRequest(ctx)) return false;
+    long long numkeys;
+    if (argc > 1 && number_of(argv[1], &numkeys)) {
+        for (int i = 0; i < numkeys && i + 2 < argc; i++)
+            ValkeyModule_KeyAtPosWithFlags(
+                ctx, i + 2, VALKEYMODULE_CMD_KEY_RW | VALKEYMODULE_CMD_KEY_ACCESS | VALKEYMODULE_CMD_KEY_UPDATE);
+    }
+    return true;
+}
+
 bool keys_base(Call *c, const Str *b) {
     size_t len;
     const char *text = ValkeyModule_StringPtrLen(b, &len);

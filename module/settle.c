@@ -51,8 +51,12 @@ bool settle_check(Call *c, Settle *s, const Str *token, const SettleTexts *texts
         s->place = s->active;
         s->place_name = s->active_name;
     } else {
-        if (group != NULL && !waits(c, s, keys_name(c, "g:", group, ":pending"), &in_lane)) return false;
-        if (!in_lane && !waits(c, s, keys_name(c, "pending", NULL, NULL), &found)) return false;
+        Str *pending = keys_name(c, "pending", NULL, NULL);
+        Str *lane = group != NULL ? keys_name(c, "g:", group, ":pending") : pending;
+        Str *touched[] = {lane, pending};
+        if (!keys_resident(c, touched, 2)) return false; /* it may wait where the slot is moving to */
+        if (group != NULL && !waits(c, s, lane, &in_lane)) return false;
+        if (!in_lane && !waits(c, s, pending, &found)) return false;
         if (!in_lane && !found) return refuse(c, texts->not_held);
     }
     if (group == NULL) return true;

@@ -233,6 +233,7 @@ static void write(Call *c, Sweep *k) {
 }
 
 int command_stalled_check(ValkeyModuleCtx *ctx, ValkeyModuleString **argv, int argc) {
+    if (keys_asked_for(ctx, argv, argc)) return VALKEYMODULE_OK;
     if (argc < 2) return ValkeyModule_WrongArity(ctx);
     Call c;
     Sweep k;

@@ -79,7 +79,10 @@ int ValkeyModule_OnLoad(ValkeyModuleCtx *ctx, ValkeyModuleString **argv, int arg
     }
     ValkeyModule_SetModuleAttribs(ctx, "trafikey", TRAFIKEY_VERSION, VALKEYMODULE_APIVER_1);
     /* Nothing is signalled as modified but what effects.c changes: a refusal or an empty claim must not break a WATCH. */
-    ValkeyModule_SetModuleOptions(ctx, VALKEYMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED);
+    /* The other two: nothing is kept about keys here, so they may come and go under the module's feet. */
+    ValkeyModule_SetModuleOptions(ctx, VALKEYMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED |
+                                           VALKEYMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD |
+                                           VALKEYMODULE_OPTIONS_HANDLE_ATOMIC_SLOT_MIGRATION);
     if (argc > 0) return refuse_load(ctx, "it takes no arguments");
     if (ValkeyModule_AddACLCategory(ctx, "emq") != VALKEYMODULE_OK && errno != EBUSY)
         return refuse_load(ctx, "the ACL category emq cannot be added");

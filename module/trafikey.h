@@ -80,6 +80,10 @@ long long number_priority(const Str *text);
 
 /* ---- keys.c: names, rights, types --------------------------------------------------------------------------------- */
 
+/* Whether the server only asks where the declared keys are, and then tells it: what cluster redirects go by. A command
+ * begins with this question and ends there if the answer is yes. */
+bool keys_asked_for(ValkeyModuleCtx *ctx, Str **argv, int argc);
+
 /* Takes the base from `b` and checks that it is exactly emq:{q}: for a queue name q. */
 bool keys_base(Call *c, const Str *b);
 

@@ -54,7 +54,14 @@ enum { VALKEYMODULE_ZADD_ADDED = 1 << 2, VALKEYMODULE_ZADD_UPDATED = 1 << 3 };
 
 enum { VALKEYMODULE_REPLY_INTEGER = 2 };
 enum { VALKEYMODULE_CTX_FLAGS_LUA = 1 << 0, VALKEYMODULE_CTX_FLAGS_CLUSTER = 1 << 5 };
-enum { VALKEYMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED = 1 << 1 };
+
+/* What the server may rely on. A server that does not know an option ignores it. */
+enum {
+    VALKEYMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED = 1 << 1,
+    VALKEYMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD = 1 << 2,
+    VALKEYMODULE_OPTIONS_HANDLE_ATOMIC_SLOT_MIGRATION = 1 << 5,
+};
+
 enum { VALKEYMODULE_ACL_LOG_KEY = 2 };
 
 /* The classes of keyspace events. */
@@ -174,6 +181,8 @@ typedef struct ValkeyModuleCommandInfo {
                            int firstkey, int lastkey, int keystep)) \
     F(ValkeyModuleCommand *, GetCommand, (ValkeyModuleCtx *ctx, const char *name)) \
     F(int, SetCommandInfo, (ValkeyModuleCommand *command, const ValkeyModuleCommandInfo *info)) \
+    F(int, IsKeysPositionRequest, (ValkeyModuleCtx *ctx)) \
+    F(void, KeyAtPosWithFlags, (ValkeyModuleCtx *ctx, int pos, int flags)) \
     F(int, AddACLCategory, (ValkeyModuleCtx *ctx, const char *name)) \
     F(int, SetCommandACLCategories, (ValkeyModuleCommand *command, const char *categories)) \
     F(void, Log, (ValkeyModuleCtx *ctx, const char *level, const char *format, ...)) \

@@ -13,7 +13,7 @@ const EXAMPLES = `
 Examples:
   emq build-module                           by cmake-js, else node-gyp, else the C compiler alone
   emq build-module --via cc --out trafikey.so
-  valkey-server --loadmodule ./trafikey.so`;
+  valkey-server --loadmodule "$PWD/trafikey.so"   an absolute path: the server may run elsewhere`;
 
 export function addBuildModule(program: Command, run: Run): void {
   addCommand(program, 'build-module', 'compile the module trafikey', EXAMPLES)

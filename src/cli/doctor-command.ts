@@ -6,11 +6,14 @@
  */
 import { Option, type Command } from 'commander';
 
+import { inputError } from '../wire/errors.js';
 import type { Wire } from '../wire/executor.js';
 import { Keyspace } from '../wire/keyspace.js';
-import { checkAll, intendedWire } from './doctor/checks.js';
+import { checkAll } from './doctor/checks.js';
 import { readFacts } from './doctor/facts.js';
+import { intendedWire } from './doctor/fence-checks.js';
 import type { Finding, Level } from './doctor/findings.js';
+import { checkQueue } from './doctor/queue.js';
 import { checkRights } from './doctor/rights.js';
 import { EXIT } from './exit.js';
 import { openNode } from './node.js';
@@ -18,7 +21,7 @@ import { addCommand, type Run } from './program.js';
 import { wrap, type Terminal } from './terminal.js';
 
 interface DoctorOptions {
-  readonly url: string;
+  readonly url?: string;
   readonly wire?: string;
   readonly queue?: string;
   readonly user?: string;
@@ -39,22 +42,26 @@ const WIDTH = 100;
 
 export function addDoctor(program: Command, run: Run): void {
   addCommand(program, 'doctor', 'say what is wrong with a node, and how to mend it', EXAMPLES)
-    .addOption(new Option('--url <url>', 'the node').env('EMQ_URL').makeOptionMandatory())
+    .addOption(new Option('--url <url>', 'the node; it must be given').env('EMQ_URL'))
     .addOption(
       new Option('--wire <n>', 'the wire it is meant for (default: by its brand and module)').choices(['4', '6']),
     )
-    .option('--queue <name>', 'a queue whose keys must be usable; in a cluster, whose brand is read')
+    .option('--queue <name>', 'a queue to look into, and whose keys must be usable; in a cluster, whose brand is read')
     .option('--user <name>', "the ACL user whose rights are checked (default: the URL's)")
     .action(
       run(async (options: DoctorOptions, terminal) => {
         const { url, queue, user } = options;
-        if (queue !== undefined) new Keyspace(queue);
-        const node = await openNode(url, terminal.signal);
+        // not left to commander, which would ask for it before it tells of a misspelt option
+        if (url === undefined || url === '')
+          throw inputError('name the node: --url valkey://host:port, or set EMQ_URL');
+        const keys = queue === undefined ? undefined : new Keyspace(queue);
+        const node = await openNode(url, terminal.signal, 'EMQ_URL');
         try {
           const facts = await readFacts(node, queue);
           const wire = intendedWire(facts, options.wire === undefined ? undefined : (Number(options.wire) as Wire));
           const rights = await checkRights(node, facts, { wire, queue, user });
-          const findings = [...checkAll(facts, wire), rights];
+          const inside = keys === undefined ? [] : await checkQueue(node, keys);
+          const findings = [...checkAll(facts, wire), ...inside, rights];
           const counts = { ok: 0, warn: 0, bad: 0 };
           for (const { level } of findings) counts[level] += 1;
           const self = 'value' in facts.user ? facts.user.value : null;

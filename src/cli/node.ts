@@ -1,8 +1,8 @@
 /**
  * A plain connection to one node, for commands that look at it: no fence, no transitions, no reconnecting.
  *
- * Invariants: nothing is sent but what is asked for here, and the client library's handshake; no error holds a user
- * or a password; every wait has an end. Does not: brand, retry or follow redirects.
+ * Invariants: nothing is sent but what is asked for here, and the client library's handshake; no error holds a
+ * password, and only a refused login names its user; every wait has an end. Does not: brand, retry or follow redirects.
  */
 import type { Redis } from 'ioredis';
 
@@ -10,9 +10,11 @@ import type { Arg, Reply } from '../wire/call.js';
 import { clientSource } from '../wire/client-source.js';
 import { commandsOf, sendOn } from '../wire/command.js';
 import { readOptions } from '../wire/connector-options.js';
+import { readUrl } from '../wire/connector-url.js';
 import { EmqError, fromReply } from '../wire/errors.js';
 import { isErrorReply, toReply } from '../wire/reply.js';
 import { toEmqError } from '../wire/transport.js';
+import { quoted } from './terminal.js';
 
 export interface PlainNode extends AsyncDisposable {
   readonly client: Redis;
@@ -32,15 +34,28 @@ const TIMEOUT_MS = 5_000;
  * Connects, in RESP2 so that replies have one form.
  * @param url as the Connector's
  * @param signal gives up the connecting
+ * @param urlFrom where the user is to put a password that is wanting
  * @throws EmqError `EMQ_INPUT` for another, `EMQ_CONNECTION`, or the server's own error.
  */
-export async function openNode(url: string, signal: AbortSignal): Promise<PlainNode> {
+export async function openNode(url: string, signal: AbortSignal, urlFrom = 'the URL'): Promise<PlainNode> {
   const source = clientSource(readOptions({ url, protocol: 2 }));
   const client = source.create() as Redis;
   let failure: Error | undefined;
   client.on('error', (error: Error) => (failure ??= error));
+  // what the server says of a login names neither the node nor the user
+  const named = (error: EmqError): EmqError => {
+    if (error.code !== 'NOAUTH' && error.code !== 'WRONGPASS') return error;
+    const { username = 'default', password } = readUrl(url);
+    // a name without a password is sent as a wrong login; it may be a password in the wrong place, and is not shown
+    if (error.code === 'NOAUTH' || password === undefined) {
+      const text = `${source.where} wants a password and the URL has none: put it into ${urlFrom} as valkey://user:password@host`;
+      return new EmqError('NOAUTH', text, { cause: error });
+    }
+    const text = `WRONGPASS ${source.where} refuses user ${quoted(username, 60)}: the password is wrong, or there is no such user, or it is off`;
+    return new EmqError('WRONGPASS', text, { cause: error });
+  };
   const asError = (error: unknown): EmqError =>
-    toEmqError(error instanceof EmqError ? error : (failure ?? error), source);
+    named(toEmqError(error instanceof EmqError ? error : (failure ?? error), source));
   const close = async (): Promise<void> => {
     if (client.status === 'end') return;
     const ended = new Promise<void>((resolve) => client.once('end', () => resolve()));
@@ -54,7 +69,7 @@ export async function openNode(url: string, signal: AbortSignal): Promise<PlainN
       return toReply(await within(promise, late));
     } catch (error) {
       // an error reply goes before whatever the connection said earlier
-      throw isErrorReply(error) ? fromReply(source.redact(error.message)) : asError(error);
+      throw isErrorReply(error) ? named(fromReply(source.redact(error.message))) : asError(error);
     }
   };
   try {

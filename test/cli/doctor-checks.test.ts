@@ -2,10 +2,12 @@
  * The doctor's judgements on servers that no test can start: other products, old versions, broken disks, far clocks.
  */
 import { expect, test } from 'vitest';
-import { checkAll, intendedWire } from '../../src/cli/doctor/checks.js';
+import { checkAll } from '../../src/cli/doctor/checks.js';
 import type { Facts } from '../../src/cli/doctor/facts.js';
+import { intendedWire } from '../../src/cli/doctor/fence-checks.js';
 import type { Finding } from '../../src/cli/doctor/findings.js';
 import { wordsOfScripts } from '../../src/cli/doctor/rights.js';
+import { NATIVE_COMMANDS } from '../../src/wire/fence.js';
 import { EmqError, transitions } from '../../src/index.js';
 
 const INFO = {
@@ -40,7 +42,11 @@ function facts(info: Record<string, string | undefined> = {}, others: Partial<Fa
   };
 }
 
-const FOUR = { brand: { value: 'echomq:4.0.0' } };
+const BARE = { missingCommands: { value: NATIVE_COMMANDS } };
+const FOUR = { brand: { value: 'echomq:4.0.0' }, ...BARE };
+const UNBRANDED = { brand: { value: null } };
+const REPLICA = { role: 'slave', master_host: '10.0.0.9', master_port: '6379', master_link_status: 'up' };
+const FULL = { used_memory: '1000000000' };
 
 function notOk(given: Facts, wire: 4 | 6 = 6): string[] {
   return checkAll(given, wire).flatMap(({ level, check, text }) =>
@@ -76,6 +82,98 @@ test.each<[string, Facts, 4 | 6, RegExp]>([
   ['half a module', facts({}, { missingCommands: { value: ['EMQ.FAIL'] } }), 6, /^bad module: .*no EMQ\.FAIL/],
 ])('%s', (_what, given, wire, found) => {
   expect(notOk(given, wire)).toEqual([expect.stringMatching(found)]);
+});
+
+test.each<[string, Facts, 4 | 6, RegExp[]]>([
+  [
+    'unbranded, with the module',
+    facts({}, UNBRANDED),
+    6,
+    [
+      /^warn brand: the node is unbranded: the first connector decides; this node has the module, so connect with wire: 6 first \(the default is wire: 4\)/,
+    ],
+  ],
+  ['the same, meant for wire 4', facts({}, UNBRANDED), 4, []],
+  ['unbranded, without the module', facts({}, { ...UNBRANDED, ...BARE }), 4, []],
+  [
+    'unbranded, wanted for wire 6 without the module',
+    facts({}, { ...UNBRANDED, ...BARE }),
+    6,
+    [/^bad module: .*connect with wire: 4$/, /^warn brand: .*no wire 6 connector brands it/],
+  ],
+  [
+    'wire 4 with the module',
+    facts({}, { ...FOUR, missingCommands: { value: [] } }),
+    4,
+    [/^warn module: .*not used.*mend: stop all clients, then SET \{emq\}:version echomq:6\.0\.0 by hand/],
+  ],
+  [
+    'wire 6 that lost its module',
+    facts({}, BARE),
+    6,
+    [
+      /^bad module: the node is branded for wire 6 but the module is not loaded .*--loadmodule.*was it lost in a restart\?/,
+    ],
+  ],
+  [
+    'the same, asked about for wire 4',
+    facts({}, BARE),
+    4,
+    [/^bad module: the node is branded for wire 6/, /^bad brand: .*connect with wire: 6, with the module$/],
+  ],
+  [
+    'the same on a server too old for it',
+    facts({ valkey_version: '7.2.5' }, BARE),
+    6,
+    [/^bad server: .*upgrade the server$/, /^bad module: the node is branded for wire 6/],
+  ],
+  [
+    'a replica without the module',
+    facts(REPLICA, BARE),
+    6,
+    [/^bad role/, /^bad module: .*mend: connect to the primary, 10\.0\.0\.9:6379; for this node: start the server/],
+  ],
+  [
+    'an unbranded replica',
+    facts(REPLICA, UNBRANDED),
+    6,
+    [/^bad role/, /^bad brand: .*it is a replica mend: connect to the primary, 10\.0\.0\.9:6379$/],
+  ],
+  [
+    'a foreign brand without the module',
+    facts({}, { ...BARE, brand: { value: 'other' } }),
+    6,
+    [/^bad module: trafikey is not loaded/, /^bad brand: .*foreign/],
+  ],
+  ['full', facts(FULL), 6, [/^bad memory: .*full: enqueues are refused now \(OOM\)/]],
+  ['full but for buffers that do not count', facts({ ...FULL, mem_not_counted_for_evict: '200000000' }), 6, []],
+  [
+    'full, but it may evict keys with a time',
+    facts({ ...FULL, maxmemory_policy: 'volatile-lru' }),
+    6,
+    [/^warn eviction/, /^warn memory: .*full: it evicts/],
+  ],
+  [
+    'full and unbranded',
+    facts(FULL, { ...UNBRANDED, ...BARE }),
+    4,
+    [/^bad brand: .*no connector can brand it: its memory is full/, /^bad memory/],
+  ],
+  [
+    'unbranded, and the append-only file fails',
+    facts({ aof_last_write_status: 'err' }, { ...UNBRANDED, ...BARE }),
+    4,
+    [/^bad brand: .*no connector can brand it: its append-only file fails/, /^bad persistence/],
+  ],
+])('%s: each finding agrees with the others', (_what, given, wire, found) => {
+  const told = checkAll(given, wire).flatMap(({ level, check, text, mend }) =>
+    level === 'ok' ? [] : [`${level} ${check}: ${text} mend: ${mend}`],
+  );
+  const wanted = found.map((pattern) => expect.stringMatching(pattern) as string);
+  expect(told).toHaveLength(wanted.length);
+  expect(told).toEqual(expect.arrayContaining(wanted));
+  const branded = given.brand !== undefined && 'value' in given.brand ? given.brand.value : null;
+  if (branded !== null && branded !== 'echomq:4.0.0') expect(told.join()).not.toContain('wire: 4');
 });
 
 test('Valkey 7.2 is good for wire 4', () => {

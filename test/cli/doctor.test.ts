@@ -73,7 +73,12 @@ test('an unbranded node is not branded, with or without the module', async () =>
   expect(report).toMatchObject({ wire: 4, bad: [] });
   expect(report.of('brand').text).toContain('the first connector brands it echomq:4.0.0');
   const loaded = await good({ brand: false });
-  expect(await doctor(loaded.url)).toMatchObject({ wire: 6, bad: [] });
+  const six = await doctor(loaded.url);
+  expect(six).toMatchObject({ wire: 6, bad: [] });
+  expect(six.of('brand')).toMatchObject({
+    level: 'warn',
+    text: expect.stringContaining('so connect with wire: 6 first (the default is wire: 4)'),
+  });
   for (const server of [bare, loaded]) expect(await on(server, (redis) => redis.keys('*'))).toEqual([]);
 });
 
@@ -121,7 +126,24 @@ describe('brand and module', () => {
 
   test('a node branded for wire 6 that lost its module', async () => {
     const server = await node({ brand: 6 });
-    expect(await doctor(server.url)).toMatchObject({ wire: 6, bad: ['module'] });
+    const report = await doctor(server.url);
+    expect(report).toMatchObject({ wire: 6, bad: ['module'] });
+    const { text, mend } = report.of('module');
+    expect(text).toBe('the node is branded for wire 6 but the module is not loaded');
+    expect(mend).toMatch(/--loadmodule and the path that emq build-module prints \(was it lost in a restart\?\)$/);
+    expect(JSON.stringify(report.findings)).not.toContain('wire: 4');
+  });
+
+  test('a node branded for wire 4 that has the module: the mend makes a wire 6 node of it', async () => {
+    const server = await good({ brand: 4 });
+    const report = await doctor(server.url);
+    expect([report.wire, report.bad]).toEqual([4, []]);
+    const { level, text, mend = '' } = report.of('module');
+    expect([level, text]).toEqual(['warn', expect.stringContaining('it is not used')]);
+    const [, key = '', value = ''] = /^stop all clients, then SET (\S+) (\S+) by hand/.exec(mend) ?? [];
+    await on(server, (redis) => redis.set(key, value));
+    const after = await doctor(server.url);
+    expect([after.wire, after.of('module').level, after.of('brand').level]).toEqual([6, 'ok', 'ok']);
   });
 });
 
@@ -141,16 +163,32 @@ describe('what loses jobs', () => {
     expect([report.of('eviction').level, report.of('memory').level]).toEqual(['warn', 'warn']);
   });
 
-  test('a full server', async () => {
-    const server = await good();
+  async function limit(server: EmbeddedServer, share: number): Promise<void> {
     await on(server, async (redis) => {
+      // so much that what a client takes does not count
+      await redis.setrange('filler', 2 ** 25, 'x');
       const used = Number(/used_memory:(\d+)/.exec(await redis.info('memory'))?.[1]);
-      await redis.config('SET', 'maxmemory', String(Math.ceil(used * 1.02)));
+      await redis.config('SET', 'maxmemory', String(Math.ceil(used * share)));
     });
+  }
+
+  test('a server that is nearly full', async () => {
+    const server = await good();
+    await limit(server, 1.05);
     expect((await doctor(server.url)).of('memory')).toMatchObject({
       level: 'warn',
       text: expect.stringContaining('nearly full'),
     });
+  });
+
+  test('a full server: enqueues are refused, and it cannot be branded', async () => {
+    const server = await good({ brand: false });
+    await limit(server, 0.9);
+    const report = await doctor(server.url);
+    await expect(on(server, (redis) => redis.set('{emq}:version', 'echomq:6.0.0', 'NX'))).rejects.toThrow('OOM');
+    expect([...report.bad].sort()).toEqual(['brand', 'memory']);
+    expect(report.of('memory').text).toContain('full: enqueues are refused now');
+    expect(report.of('brand').text).toContain('no connector can brand it');
   });
 
   test.each([
@@ -171,6 +209,20 @@ describe('where it runs', () => {
     const report = await doctor(replica.url);
     expect(report.bad).toContain('role');
     expect(report.of('role').mend).toBe(`connect to the primary, 127.0.0.1:${primary.port}`);
+  });
+
+  test('a replica without the module, of a wire 6 primary', async () => {
+    const primary = await good({ args: ['--repl-diskless-sync-delay', '0'] });
+    const replica = await node({ args: ['--replicaof', `127.0.0.1 ${primary.port}`] });
+    await expect.poll(() => on(replica, (redis) => redis.get('{emq}:version')), { timeout: 20_000 }).not.toBeNull();
+    const report = await doctor(replica.url);
+    expect(report.bad).toEqual(['role', 'module']);
+    expect(report.of('module').mend).toMatch(
+      new RegExp(
+        `^connect to the primary, 127\\.0\\.0\\.1:${primary.port}; for this node: start the server with --loadmodule`,
+      ),
+    );
+    expect(JSON.stringify(report.findings)).not.toContain('wire: 4');
   });
 
   test('a node of a cluster: the brand is the queue’s', async () => {
@@ -285,7 +337,92 @@ describe('rights', () => {
     const server = await withUser();
     expect((await doctor(server.url, '--user', 'nobody')).of('rights').text).toContain('no ACL user "nobody"');
     const { code, stderr } = await emq('doctor', '--url', urlFor(server, 'app', 'wrong'));
-    expect([code, stderr]).toEqual([4, expect.stringContaining('WRONGPASS')]);
+    const wrong = `emq: WRONGPASS 127.0.0.1:${server.port} refuses user "app"`;
+    expect([code, stderr]).toEqual([4, expect.stringContaining(wrong)]);
+  });
+
+  test.each(['', 'app@', 'hunter2@'])(
+    'a node that wants a password, and the URL has none (user part %j): it stops at once',
+    async (user) => {
+      const server = await withUser('+@all', '~*', '&*');
+      await on(server, (redis) => redis.config('SET', 'requirepass', 'hunter2'));
+      const url = `valkey://${user}127.0.0.1:${server.port}`;
+      const reason = `127.0.0.1:${server.port} wants a password and the URL has none: put it into EMQ_URL as valkey://user:password@host`;
+      for (const args of [[], ['/1']]) {
+        const { code, stdout, stderr } = await emq('doctor', '--url', `${url}${args.join('')}`);
+        expect({ code, stdout, stderr }).toEqual({ code: 4, stdout: '', stderr: `emq: ${reason}\n` });
+      }
+      const { code, json } = await emq('doctor', '--url', url, '--json');
+      expect([code, json]).toEqual([4, [{ error: { code: 'NOAUTH', reason, exit: 4 } }]]);
+      expect((await emq('doctor', '--url', urlFor(server, 'default', 'hunter2'), '--wire', '6')).code).toBe(0);
+    },
+  );
+});
+
+describe('a queue', () => {
+  const base = 'emq:{mail}:';
+  const DAY = 86_400_000;
+
+  test('what is in it, what has lapsed, what is due, and that it is paused', async () => {
+    const server = await good();
+    const now = Date.now();
+    await on(server, async (redis) => {
+      await redis.zadd(`${base}pending`, 0, 'a', 0, 'b', 0, 'c');
+      await redis.zadd(`${base}active`, now - 3 * DAY, 'd', now + DAY, 'e');
+      await redis.zadd(`${base}schedule`, now - 600_000, 'f', now - 1, 'g', now + DAY, 'h');
+      await redis.zadd(`${base}dead`, now, 'i');
+      await redis.rpush(`${base}ring`, 'GRP00000000000');
+      await redis.hset(`${base}meta`, 'paused', '');
+    });
+    const before = [await stateOf(server), await changes(server)];
+    const report = await doctor(server.url, '--queue', 'mail');
+    expect(report.bad).toEqual([]);
+    expect(report.of('queue').text).toBe(
+      'queue mail: 3 pending, 2 active, 3 scheduled, 1 dead; 1 lane with jobs to claim',
+    );
+    expect(report.of('paused').level).toBe('warn');
+    expect(report.of('leases')).toMatchObject({
+      level: 'warn',
+      text: expect.stringContaining('1 of 2 leases have lapsed, the first 3 days ago'),
+    });
+    expect(report.of('schedule')).toMatchObject({
+      level: 'warn',
+      text: expect.stringContaining('2 of 3 scheduled jobs are due, the first 10 min ago'),
+    });
+    expect([await stateOf(server), await changes(server)]).toEqual(before);
+    const other = await doctor(server.url, '--queue', 'post');
+    expect(other.findings.filter(({ level }) => level !== 'ok')).toEqual([]);
+    expect(other.of('queue').text).toContain('0 pending, 0 active, 0 scheduled, 0 dead');
+    const none = await doctor(server.url);
+    expect(none.findings.map(({ check }) => check)).not.toContain('queue');
+  });
+
+  test('a key of a wrong type is bad, and the others are still looked at', async () => {
+    const server = await good();
+    await on(server, async (redis) => {
+      await redis.set(`${base}active`, 'x');
+      await redis.set(`${base}meta`, 'x');
+      await redis.zadd(`${base}pending`, 0, 'a');
+    });
+    const report = await doctor(server.url, '--queue', 'mail');
+    expect(report.bad).toEqual(['types', 'types']);
+    const texts = report.findings.filter(({ check }) => check === 'types').map(({ text }) => text);
+    expect(texts).toEqual([
+      expect.stringContaining(`${base}active is a string and must be a zset`),
+      expect.stringContaining(`${base}meta is a string and must be a hash`),
+    ]);
+    expect(report.of('queue').text).toContain('1 pending, 0 active');
+  });
+
+  test('a user who may not look is told what is wanting', async () => {
+    const server = await good();
+    await on(server, (redis) =>
+      redis.call('ACL', 'SETUSER', 'app', 'reset', 'on', '>secret', '+@all', '-type', '~*', '&*'),
+    );
+    expect((await doctor(urlFor(server, 'app', 'secret'), '--queue', 'mail')).of('queue')).toMatchObject({
+      level: 'warn',
+      mend: expect.stringContaining('grant +type'),
+    });
   });
 });
 

@@ -87,7 +87,7 @@ describe('on given nodes', () => {
     ['a queue in use', 6 as const, 'emq:{trace}:pending', 'is in use'],
     ['a paused queue', 6 as const, 'emq:{trace}:meta', 'is in use'],
     ['an unbranded node', false as const, 'else', 'unbranded'],
-    ['a node of the other wire', 4 as const, 'else', 'needs echomq:6.0.0'],
+    ['a node of the other wire', 4 as const, 'else', '--url6 points to a wire 4 node'],
   ])('%s is refused with 4, and left as it is', async (_what, brand, key, reason) => {
     const server = await node({ module: true, brand });
     await on(server, (redis) => (key.endsWith('meta') ? redis.hset(key, 'paused', 1) : redis.zadd(key, 1, 'x')));
@@ -96,6 +96,18 @@ describe('on given nodes', () => {
     expect(code).toBe(4);
     expect(json.at(-1).error.reason).toContain(reason);
     expect(await stateOf(server)).toEqual(before);
+  });
+
+  test('a wire 6 node as --url4, and a --url6 without the module, are told in the words of the options', async () => {
+    const [six, bare] = [await node({ module: true }), await node({ brand: 6 })];
+    const first = await emq('trace', '--url4', six.url);
+    expect([first.code, first.stderr]).toEqual([4, expect.stringContaining('--url4 points to a wire 6 node')]);
+    const second = await emq('trace', '--url6', bare.url);
+    expect([second.code, second.stderr]).toEqual([
+      4,
+      expect.stringContaining('--url6 points to a node without the module'),
+    ]);
+    expect(first.stderr + second.stderr).not.toContain('wire: 4');
   });
 
   test('Ctrl-C ends it cleanly: nothing stays on the node', async () => {

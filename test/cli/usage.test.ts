@@ -57,6 +57,12 @@ describe('wrong usage ends with 2', () => {
   });
 });
 
+test('a misspelt option is told before a --url that is wanting', async () => {
+  const { code, stderr } = await emq('doctor', '--bogus');
+  expect([code, stderr]).toEqual([2, expect.stringContaining("unknown option '--bogus'")]);
+  expect((await emq('doctor')).stderr).toContain('--url valkey://host:port, or set EMQ_URL');
+});
+
 test('a node that is not there ends with 3, in one line', async () => {
   const url = 'valkey://127.0.0.1:1';
   for (const args of [

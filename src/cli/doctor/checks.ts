@@ -2,23 +2,14 @@
  * The doctor's judgements on what was read: one function for each, all pure.
  *
  * Invariants: every finding that is not `ok` says how to mend it; what could not be read is a `warn` that says which
- * right is wanting, never an `ok`. Does not: send anything. The rights of the user are in rights.ts.
+ * right is wanting, never an `ok`. Does not: send anything. Brand and module are in fence-checks.ts, the user's rights in
+ * rights.ts, a queue in queue.ts.
  */
 import type { Wire } from '../../wire/executor.js';
-import { BRANDS } from '../../wire/fence.js';
 import { quoted } from '../terminal.js';
-import { wireOfBrand, type Facts } from './facts.js';
+import type { Facts } from './facts.js';
+import { checkBrand, checkModule, isFull, mayBeWire4, memoryOf, primaryOf, type Info } from './fence-checks.js';
 import { bad, ok, warn, type Finding } from './findings.js';
-
-type Info = ReadonlyMap<string, string>;
-
-/** The wire that the node is meant for: as asked, else by its brand, else 6 where the module is loaded. */
-export function intendedWire(facts: Facts, asked: Wire | undefined): Wire {
-  if (asked !== undefined) return asked;
-  const brand = facts.brand !== undefined && 'value' in facts.brand ? facts.brand.value : null;
-  const branded = brand === null ? undefined : wireOfBrand(brand);
-  return branded ?? (moduleLoaded(facts) ? 6 : 4);
-}
 
 export function checkAll(facts: Facts, wire: Wire): Finding[] {
   const checks = [checkModule(facts, wire), checkBrand(facts, wire), checkClock(facts), checkLatency(facts)];
@@ -28,7 +19,7 @@ export function checkAll(facts: Facts, wire: Wire): Finding[] {
   }
   const info = facts.info.value;
   return [
-    checkVersion(info, wire),
+    checkVersion(info, wire, mayBeWire4(facts)),
     checkRole(info),
     ...checkCluster(facts),
     ...checks.slice(0, 2).flat(),
@@ -39,7 +30,7 @@ export function checkAll(facts: Facts, wire: Wire): Finding[] {
   ];
 }
 
-function checkVersion(info: Info, wire: Wire): Finding {
+function checkVersion(info: Info, wire: Wire, may4: boolean): Finding {
   const valkey = info.get('valkey_version');
   const version = valkey ?? info.get('redis_version') ?? '';
   const major = Number(version.split('.', 1)[0]);
@@ -52,7 +43,8 @@ function checkVersion(info: Info, wire: Wire): Finding {
       'use Valkey 7.2 or later, for wire 6 8.0 or later',
     );
   if (wire === 6 && (valkey === undefined || major < 8)) {
-    return bad('server', `${text}: wire 6 needs Valkey 8.0 or later`, 'upgrade the server, or connect with wire: 4');
+    const mend = `upgrade the server${may4 ? ', or connect with wire: 4' : ''}`;
+    return bad('server', `${text}: wire 6 needs Valkey 8.0 or later`, mend);
   }
   if (valkey === undefined) {
     return warn(
@@ -66,12 +58,11 @@ function checkVersion(info: Info, wire: Wire): Finding {
 
 function checkRole(info: Info): Finding {
   if (info.get('role') !== 'master') {
-    const primary = `${info.get('master_host') ?? '?'}:${info.get('master_port') ?? '?'}`;
     const link = info.get('master_link_status') === 'up' ? '' : ', and its link to the primary is down';
     return bad(
       'role',
       `a replica${link}: it is read-only, every transition writes`,
-      `connect to the primary, ${primary}`,
+      `connect to the primary, ${primaryOf(info)}`,
     );
   }
   const replicas = Number(info.get('connected_slaves') ?? 0);
@@ -92,83 +83,20 @@ function checkCluster({ cluster, clusterState }: Facts): Finding[] {
   return [ok('cluster', text)];
 }
 
-function moduleLoaded({ missingCommands }: Facts): boolean {
-  return 'value' in missingCommands && missingCommands.value.length === 0;
-}
-
-function checkModule(facts: Facts, wire: Wire): Finding[] {
-  const { missingCommands, info } = facts;
-  if ('refused' in missingCommands) {
-    const text = 'this user may not run COMMAND INFO, by which a wire 6 connector looks for the module';
-    const mend = 'grant +command|info';
-    return [wire === 6 ? bad('module', text, mend) : warn('module', text, mend)];
-  }
-  const fields: Info = 'value' in info ? info.value : new Map<string, string>();
-  if (missingCommands.value.length === 0) {
-    const version = /name=trafikey,ver=(\d+)/.exec(fields.get('module') ?? '')?.[1];
-    const runId = fields.get('trafikey_run_id');
-    const details = [version && `version ${version}`, runId && `run id ${runId}`].filter(Boolean).join(', ');
-    return [ok('module', `trafikey is loaded${details === '' ? '' : `: ${details}`}`)];
-  }
-  if (wire === 4) return [ok('module', 'trafikey is not loaded; wire 4 needs no module')];
-  const some = missingCommands.value.length < 4 ? ` in part (no ${missingCommands.value.join(', ')})` : '';
-  const mend = 'emq build-module, then start the server with --loadmodule build/trafikey.so; or connect with wire: 4';
-  return [bad('module', `trafikey is not loaded${some}: wire 6 needs it`, mend)];
-}
-
-function checkBrand({ brand, brandKey, cluster }: Facts, wire: Wire): Finding[] {
-  if (brand === undefined || brandKey === undefined) {
-    return [ok('brand', 'per queue in a cluster: each queue’s key emq:{queue}:version; none was asked for')];
-  }
-  const what = cluster ? 'the queue' : 'the node';
-  if ('refused' in brand) {
-    const { code, reason } = brand.refused;
-    if (code === 'MOVED')
-      return [
-        warn('brand', 'the queue lives on another node of the cluster', `ask that one: ${reason.split(' ').at(-1)}`),
-      ];
-    if (code === 'NOPERM')
-      return [
-        bad(
-          'brand',
-          `this user may not read ${brandKey}: no connector gets past the fence`,
-          `grant +get +set and ~${brandKey}`,
-        ),
-      ];
-    const mend =
-      code === 'WRONGTYPE' ? `${brandKey} is no string: find out who wrote it` : 'see first to what the server says';
-    return [bad('brand', `the brand cannot be read: ${quoted(reason)}`, mend)];
-  }
-  const own = BRANDS[wire];
-  if (brand.value === null) return [ok('brand', `${what} is unbranded: the first connector brands it ${own}`)];
-  const found = wireOfBrand(brand.value);
-  if (found === wire) return [ok('brand', `${what} is branded ${own}, for wire ${wire}`)];
-  if (found !== undefined) {
-    return [
-      bad('brand', `${what} is branded ${BRANDS[found]}: wire ${wire} is refused`, `connect with wire: ${found}`),
-    ];
-  }
-  const mend = `find out who wrote ${brandKey}: another program, or another version, uses this ${cluster ? 'queue' : 'node'}. Use another node; delete the key only if nobody does`;
-  return [bad('brand', `${what} has the foreign brand ${quoted(brand.value, 60)}: every connector is refused`, mend)];
-}
-
 function checkMemory(info: Info): Finding[] {
-  const limit = Number(info.get('maxmemory') ?? 0);
-  const used = Number(info.get('used_memory') ?? 0);
+  const { used, limit } = memoryOf(info);
   const policy = info.get('maxmemory_policy') ?? 'unknown';
   const evicted = Number(info.get('evicted_keys') ?? 0);
   const findings: Finding[] = [];
   const share = limit === 0 ? 0 : used / limit;
   const amount = limit === 0 ? `${size(used)} used, no limit` : `${size(used)} of ${size(limit)} used`;
-  if (share >= 0.9)
-    findings.push(
-      warn(
-        'memory',
-        `${amount}: nearly full, then enqueues are refused (OOM)`,
-        'raise maxmemory, or let the workers catch up: claims and settles go on',
-      ),
-    );
-  else if (limit > 0) findings.push(ok('memory', amount));
+  const room = 'raise maxmemory, or let the workers catch up: claims and settles go on';
+  if (isFull(info)) findings.push(bad('memory', `${amount}, full: enqueues are refused now (OOM)`, room));
+  else if (share >= 0.9) {
+    const text =
+      share < 1 ? 'nearly full, then enqueues are refused (OOM)' : 'full: it evicts, or refuses enqueues (OOM)';
+    findings.push(warn('memory', `${amount}: ${text}`, room));
+  } else if (limit > 0) findings.push(ok('memory', amount));
   else
     findings.push(
       warn(
@@ -296,7 +224,8 @@ function checkLatency({ roundTripMs }: Facts): Finding[] {
   ];
 }
 
-function duration(seconds: number): string {
+/** A time in words, from whole seconds. */
+export function duration(seconds: number): string {
   if (seconds < 120) return `${seconds} s`;
   if (seconds < 7_200) return `${Math.floor(seconds / 60)} min`;
   return seconds < 172_800 ? `${Math.floor(seconds / 3600)} h` : `${Math.floor(seconds / 86_400)} days`;

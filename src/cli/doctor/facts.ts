@@ -2,7 +2,8 @@
  * What the doctor knows of a node: everything that is read, read once.
  *
  * Invariants: only commands that write nothing are sent; what a user may not read is undefined, and no error. A lost
- * connection is an error. Does not: judge (checks.ts).
+ * connection is an error, and so is a node that wants a password first: nothing can be read there.
+ * Does not: judge (checks.ts, fence-checks.ts), or read a queue (queue.ts).
  */
 import type { Reply } from '../../wire/call.js';
 import { EmqError } from '../../wire/errors.js';
@@ -70,7 +71,7 @@ export function wireOfBrand(brand: string): Wire | undefined {
   return ([4, 6] as const).find((wire) => BRANDS[wire] === brand);
 }
 
-/** Runs a command and reads its reply; the server's own refusal is a value. */
+/** Runs a command and reads its reply; the server's own refusal is a value. @throws EmqError no answer, or `NOAUTH`. */
 export async function attempt<T>(
   node: PlainNode,
   [command, ...args]: readonly [string, ...string[]],
@@ -79,10 +80,14 @@ export async function attempt<T>(
   try {
     return { value: read(await node.ask(command, ...args)) };
   } catch (error) {
-    // a client-side code means that there was no answer
-    if (error instanceof EmqError && !error.code.startsWith('EMQ_')) return { refused: error };
+    if (isRefusal(error)) return { refused: error };
     throw error;
   }
+}
+
+/** True for the server's own answer. A client-side code means that there was none; without a login all is refused. */
+export function isRefusal(error: unknown): error is EmqError {
+  return error instanceof EmqError && !error.code.startsWith('EMQ_') && error.code !== 'NOAUTH';
 }
 
 async function setting(node: PlainNode, name: string): Promise<string | undefined> {

@@ -9,6 +9,7 @@ import type { Arg, Call, Reply } from '../../wire/call.js';
 import { Connector } from '../../wire/connector.js';
 import { EmqError } from '../../wire/errors.js';
 import { executorOf, loadFrame, type Frame, type Wire } from '../../wire/executor.js';
+import { BRANDS, proveModule } from '../../wire/fence.js';
 import { Keyspace, NODE_VERSION_KEY } from '../../wire/keyspace.js';
 import { withClosing, type UndoLater } from '../closing.js';
 import { refuse } from '../exit.js';
@@ -65,7 +66,8 @@ interface Stage {
 
 /**
  * Plays the whole story and hands over each scene as it happens; resolves with all of them.
- * @throws CliError a queue that is in use; EmqError no connection, or a node of another brand.
+ * @throws CliError a queue that is in use, a node of the other wire, or one without the module for wire 6; EmqError no
+ * connection, or a node of a foreign brand.
  */
 export async function play(
   options: TraceOptions,
@@ -175,12 +177,30 @@ async function demandUnused(node: PlainNode, wire: Wire, keys: Keyspace): Promis
   if (/^cluster_enabled:1/m.test(String(await node.ask('INFO', 'cluster')))) {
     throw refuse(`${node.where} is a node of a cluster: the trace wants a single node`);
   }
-  if ((await node.ask('EXISTS', NODE_VERSION_KEY)) === 0) {
+  const brand = await node.ask('GET', NODE_VERSION_KEY);
+  const other = wire === 4 ? 6 : 4;
+  if (String(brand) === BRANDS[other]) {
+    throw refuse(
+      `--url${wire} points to a wire ${other} node, ${node.where}: give it as --url${other}, or another node`,
+    );
+  }
+  if (wire === 6) await demandModule(node);
+  if (brand === null) {
     throw refuse(`${node.where} is unbranded, and a trace brands no node: connect a client with wire: ${wire} first`);
   }
   if ((await node.ask('EXISTS', ...keysOf(keys, []), keys.meta)) !== 0) {
     throw refuse(`queue "${keys.queue}" on ${node.where} is in use: name one that is not with --queue`);
   }
+}
+
+/** The fence's own words advise a connector's option, which the trace has not. */
+async function demandModule(node: PlainNode): Promise<void> {
+  await proveModule((command, args) => node.ask(command, ...args)).catch((error: unknown) => {
+    if (!(error instanceof EmqError) || error.code !== 'EMQWIRE') throw error;
+    throw refuse(
+      `--url6 points to a node without the module, ${node.where}: start it with --loadmodule and the path that emq build-module prints`,
+    );
+  });
 }
 
 async function removeTraces(node: PlainNode, keys: Keyspace, paths: readonly Path[]): Promise<void> {

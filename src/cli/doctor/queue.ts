@@ -1,0 +1,115 @@
+/**
+ * What the doctor finds in one queue: keys of a wrong type, how many jobs are where, and what nobody sees to.
+ *
+ * Invariants: a fixed number of calls that write nothing and cost no more in a long queue than in a short one (the
+ * lapsed and due are counted by rank). Does not: read rows or lanes, whose number has no bound.
+ */
+import type { Arg } from '../../wire/call.js';
+import type { Keyspace } from '../../wire/keyspace.js';
+import type { PlainNode } from '../node.js';
+import { quoted } from '../terminal.js';
+import { duration } from './checks.js';
+import { isRefusal } from './facts.js';
+import { bad, ok, warn, type Finding } from './findings.js';
+
+/** The keys of fixed names below a queue's base, and their types (wire contract, section 2). */
+const TYPES: Readonly<Record<string, string>> = {
+  pending: 'zset',
+  active: 'zset',
+  schedule: 'zset',
+  dead: 'zset',
+  repeat: 'zset',
+  wake: 'list',
+  ring: 'list',
+  'flow:outbox': 'list',
+  paused: 'set',
+  meta: 'hash',
+  glimit: 'hash',
+  gactive: 'hash',
+  gweight: 'hash',
+  'metrics:completed': 'hash',
+  'metrics:failed': 'hash',
+  limiter: 'string',
+  'stream:completions': 'stream',
+};
+
+/** The jobs of a set whose time has come, and how long ago the first one's did. */
+interface Overdue {
+  readonly count: number;
+  readonly ago: string;
+}
+
+/** Looks into a queue. @throws EmqError when the connection is lost. */
+export async function checkQueue(node: PlainNode, keys: Keyspace): Promise<Finding[]> {
+  try {
+    return await look(node, keys);
+  } catch (error) {
+    if (!isRefusal(error)) throw error;
+    const { code, reason } = error;
+    // the finding on the brand says where the queue lives
+    if (code === 'MOVED') return [];
+    const rights = `grant +type +time +zcard +zcount +zrange +llen +hexists and %R~${keys.base}*`;
+    const mend = code === 'NOPERM' ? rights : 'see first to what the server says';
+    return [warn('queue', `queue ${keys.queue} was not looked into: ${quoted(reason)}`, mend)];
+  }
+}
+
+async function look(node: PlainNode, keys: Keyspace): Promise<Finding[]> {
+  const names = Object.keys(TYPES);
+  // all at once: they travel as one write
+  const types = await Promise.all(names.map(async (name) => String(await node.ask('TYPE', `${keys.base}${name}`))));
+  const wrong = new Map<string, string>();
+  for (const [i, name] of names.entries()) {
+    const type = types[i] ?? 'none';
+    if (type !== 'none' && type !== TYPES[name]) wrong.set(name, type);
+  }
+  const count = async (name: string, command: string, ...args: Arg[]): Promise<number> =>
+    wrong.has(name) ? 0 : Number(await node.ask(command, `${keys.base}${name}`, ...args));
+  const now = clock(await node.ask('TIME'));
+  const overdue = async (name: string): Promise<Overdue> => {
+    if (wrong.has(name)) return { count: 0, ago: '' };
+    const key = `${keys.base}${name}`;
+    const [found, head] = await Promise.all([
+      node.ask('ZCOUNT', key, '-inf', String(now)),
+      node.ask('ZRANGE', key, '0', '0', 'WITHSCORES'),
+    ]);
+    const late = now - Number(String(Array.isArray(head) ? head[1] : undefined));
+    // whoever wrote another score than a time says nothing about when
+    const ago = Number.isFinite(late) ? `, the first ${duration(Math.max(0, Math.floor(late / 1000)))} ago` : '';
+    return { count: Number(found), ago };
+  };
+  const [pending, active, scheduled, dead, lanes, paused, lapsed, due] = await Promise.all([
+    count('pending', 'ZCARD'),
+    count('active', 'ZCARD'),
+    count('schedule', 'ZCARD'),
+    count('dead', 'ZCARD'),
+    count('ring', 'LLEN'),
+    count('meta', 'HEXISTS', 'paused'),
+    overdue('active'),
+    overdue('schedule'),
+  ]);
+
+  const findings: Finding[] = [...wrong].map(([name, type]) => {
+    const text = `${keys.base}${name} is a ${type} and must be a ${TYPES[name]}: every call that needs it is refused (WRONGTYPE)`;
+    return bad('types', text, 'find out who wrote it, and RENAME it to a name outside the queue');
+  });
+  const ready = lanes === 0 ? '' : `; ${lanes} lane${lanes === 1 ? '' : 's'} with jobs to claim`;
+  const counts = `${pending} pending, ${active} active, ${scheduled} scheduled, ${dead} dead${ready}`;
+  findings.push(ok('queue', `queue ${keys.queue}: ${counts}`));
+  if (paused > 0) findings.push(warn('paused', 'the queue is paused: no job is claimed', 'resume() when it is time'));
+  if (lapsed.count > 0) {
+    const text = `${lapsed.count} of ${active} leases have lapsed${lapsed.ago}: nobody sweeps, or too seldom`;
+    findings.push(warn('leases', text, 'call stalledCheck() (or reap()) on a timer in one process at least'));
+  }
+  if (due.count > 0) {
+    const text = `${due.count} of ${scheduled} scheduled jobs are due${due.ago}: nobody promotes, or too seldom`;
+    findings.push(warn('schedule', text, 'call promote() on a timer in one process at least'));
+  }
+  return findings;
+}
+
+/** The server's clock in whole ms, as the scripts take it. */
+function clock(reply: unknown): number {
+  const [seconds, micros] = Array.isArray(reply) ? (reply as unknown[]) : [];
+  return Number(String(seconds)) * 1000 + Math.floor(Number(String(micros)) / 1000);
+}
