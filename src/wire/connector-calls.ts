@@ -22,8 +22,8 @@
 import type { Call, Reply, Script } from './call.js';
 import type { Sent } from './command.js';
 import type { Settings } from './connector-options.js';
-import { SCRIPT_SUFFIX, fromReply, inputError, type EmqError } from './errors.js';
-import { evalFrame, executorOf, isIntact, loadFrame, type Executor, type Frame } from './executor.js';
+import { SCRIPT_SUFFIX, SLOT_ON_THE_MOVE, fromReply, inputError, type EmqError } from './errors.js';
+import { evalFrame, executorOf, isIntact, loadFrame, malformed, type Executor, type Frame } from './executor.js';
 import { checkBrand, proveModule, type Ask } from './fence.js';
 import { Keyspace } from './keyspace.js';
 import { QueueGate } from './queue-gate.js';
@@ -79,7 +79,7 @@ interface Op {
  * Refusals that pass by themselves and that the server gives before it runs anything, so that any call may be repeated:
  * LOADING, MASTERDOWN and CLUSTERDOWN come from the gate that every command passes first, TRYAGAIN from the same gate
  * or from a native command before its first write (wire contract, section 7). The same words out of the middle of a
- * script are no such promise; the server marks those by a suffix.
+ * script are no such promise; the server marks those by a suffix. But for one: a key that has moved with its slot.
  */
 const PASSING: ReadonlySet<string> = new Set(['LOADING', 'MASTERDOWN', 'CLUSTERDOWN', 'TRYAGAIN']);
 const FIRST_PAUSE_MS = 20;
@@ -130,6 +130,8 @@ export class Calls {
   start(call: Call): Promise<Reply> {
     return new Promise((resolve, reject) => {
       this.counters.calls++;
+      const wrong = malformed(call);
+      if (wrong !== undefined) return reject(inputError(wrong));
       if (this.#closing) return reject(closed());
       if (this.#open.size >= this.#settings.maxPending) return reject(overloaded(this.#settings.maxPending));
       const now = performance.now();
@@ -260,7 +262,7 @@ export class Calls {
     const error = fromReply(text);
     if (op.done) return;
     if (error.code === 'NOSCRIPT' && frame.script !== undefined) return this.#heal(op, link, frame.script);
-    if (PASSING.has(error.code) && !SCRIPT_SUFFIX.test(text)) {
+    if (PASSING.has(error.code) && (!SCRIPT_SUFFIX.test(text) || SLOT_ON_THE_MOVE.test(text))) {
       if (error.code === 'CLUSTERDOWN') link.refresh();
       op.refusal = error;
       op.unsentSince = undefined;

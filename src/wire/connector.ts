@@ -119,13 +119,19 @@ export class Connector extends EventEmitter<ConnectorEvents> {
 
   /**
    * Sends several calls in one write. They run in their order unless one of them has to be sent again; each has an
-   * outcome of its own, at its place. More calls than `maxPending` leaves room for are refused together.
+   * outcome of its own, at its place. More calls than `maxPending` leaves room for now are refused together; more than
+   * `maxPending` at all are sent in steps.
    * @throws EmqError `EMQ_INPUT` only.
    */
   async runAll(calls: readonly Call[]): Promise<Outcome[]> {
     if (!Array.isArray(calls)) throw inputError('runAll takes a list of calls');
-    if (calls.length > this.#settings.maxPending - this.#calls.pending) {
-      return calls.map(() => ({ ok: false, error: overloaded(this.#settings.maxPending) }));
+    const { maxPending } = this.#settings;
+    // More than may ever be in flight: in steps, each of which has room when the one before is done.
+    if (calls.length > maxPending) {
+      return [...(await this.runAll(calls.slice(0, maxPending))), ...(await this.runAll(calls.slice(maxPending)))];
+    }
+    if (calls.length > maxPending - this.#calls.pending) {
+      return calls.map(() => ({ ok: false, error: overloaded(maxPending) }));
     }
     return Promise.all(
       (calls as readonly Call[]).map((call) =>

@@ -87,6 +87,12 @@ export class EmqError extends Error {
   }
 }
 
+/**
+ * What a server says when a command inside a script looks for a key whose slot is on the move. A script looks at every
+ * key before it writes any (wire contract, section 6), so nothing was written: the same as TRYAGAIN.
+ */
+export const SLOT_ON_THE_MOVE = /non local key in a cluster node|undeclared keys were ac/;
+
 const KNOWN: ReadonlySet<string> = new Set<string>([...WIRE_CLASSES, ...SERVER_CLASSES]);
 /** What a script's `redis.call` puts behind the text of an error: where in the script it happened; since 9.1 without the sha. */
 export const SCRIPT_SUFFIX = / script: (?:[0-9a-f]{40}, )?on @?user_script:\d+\.$/;
@@ -98,6 +104,7 @@ export const SCRIPT_SUFFIX = / script: (?:[0-9a-f]{40}, )?on @?user_script:\d+\.
  */
 export function fromReply(text: string): EmqError {
   const reason = text.replace(SCRIPT_SUFFIX, '');
+  if (SLOT_ON_THE_MOVE.test(reason)) return new EmqError('TRYAGAIN', reason);
   const word = /^[A-Z][A-Z0-9]*/.exec(reason)?.[0] ?? '';
   if (/^(ERR |NOPERM )?ACL failure in script/.test(reason)) return new EmqError('NOPERM', reason);
   return new EmqError(KNOWN.has(word) ? (word as EmqCode) : 'ERR', reason);

@@ -51,6 +51,25 @@ export function loadFrame(script: Script): Frame {
   return { command: 'SCRIPT', args: ['LOAD', script.source] };
 }
 
+/** What is wrong with a call that a caller without types has made, or undefined. */
+export function malformed(call: unknown): string | undefined {
+  const { transition, queue, keys, args } = (call ?? {}) as Partial<Record<keyof Call, unknown>>;
+  const { name, script } = (transition ?? {}) as Partial<Record<keyof Call['transition'], unknown>>;
+  if (typeof name !== 'string' || typeof (script as Partial<Script> | null | undefined)?.source !== 'string') {
+    return 'a call needs a transition: an entry of `transitions`';
+  }
+  if (typeof queue !== 'string') return `a call of ${name} needs the name of its queue`;
+  for (const [what, list] of [
+    ['keys', keys],
+    ['args', args],
+  ] as const) {
+    if (!Array.isArray(list) || !list.every((item) => typeof item === 'string' || Buffer.isBuffer(item))) {
+      return `the ${what} of a call of ${name} must be a list of strings and Buffers`;
+    }
+  }
+  return undefined;
+}
+
 /** True if the script's `sha` is the SHA-1 of its `source`, as the build step promises. */
 export function isIntact(script: Script): boolean {
   return createHash('sha1').update(script.source).digest('hex') === script.sha;

@@ -130,3 +130,26 @@ describe.each(Object.keys(calls) as (keyof typeof calls)[])('%s natively, when t
     expect(await snapshot(here)).toEqual(before);
   });
 });
+
+describe('a node that does not serve the slot', () => {
+  it.each(Object.keys(calls) as (keyof typeof calls)[])('sends %s to the one that does', async (transition) => {
+    const [, there] = nodes as [Redis, Redis];
+    await fill(flat);
+    const frame = executorOf(6)({ transition: transitions[transition], queue: keys.queue, ...calls[transition]() });
+    const answer = await ask(there, [frame.command, ...frame.args]);
+    expect(answer).toMatchObject({ ok: false, text: `MOVED ${slot} 127.0.0.1:${servers[0]?.port}` });
+  });
+});
+
+it('a job that waits where the slot is moving to is not called "not active"', async () => {
+  await fill({ ...flat, state: 'pending' });
+  await here.zadd(keys.active, 5e12, other);
+  await here.zrem(keys.active, id);
+  await move();
+  await here.del(keys.pending);
+  const before = await snapshot(here);
+  const frame = executorOf(6)({ transition: transitions.complete, queue: keys.queue, ...calls.complete() });
+  const answer = await ask(here, [frame.command, ...frame.args]);
+  expect(answer).toMatchObject({ ok: false, text: expect.stringMatching(/^TRYAGAIN /) as string });
+  expect(await snapshot(here)).toEqual(before);
+});

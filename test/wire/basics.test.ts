@@ -75,11 +75,16 @@ it('refuses calls beyond maxPending and sends nothing of them', async () => {
   expect(outcomes.map((o) => o.status)).toEqual(['fulfilled', 'fulfilled', 'fulfilled', 'rejected', 'rejected']);
   const error = await errorOf(calls[4] as Promise<unknown>, 'EMQ_CONNECTION');
   expect(error.message).toMatch(/overloaded.*maxPending/);
-  const all = await connector.runAll(Array.from({ length: 4 }, () => call(count, 'n')));
+  // Together or not at all: one is in flight, and three more have no room beside it.
+  const one = connector.run(call(count, 'n'));
+  const all = await connector.runAll(Array.from({ length: 3 }, () => call(count, 'n')));
   expect(all.every((o) => !o.ok && o.error.code === 'EMQ_CONNECTION')).toBe(true);
-  expect(await server.admin.get('emq:{q}:n')).toBe('3');
+  expect(await one).toBe(4);
+  // More than can ever be in flight go in steps.
+  const many = await connector.runAll(Array.from({ length: 7 }, () => call(count, 'n')));
+  expect(many.map((o) => o.ok && o.reply)).toEqual([5, 6, 7, 8, 9, 10, 11]);
   // Room again once they are answered.
-  expect(await connector.run(call(count, 'n'))).toBe(4);
+  expect(await connector.run(call(count, 'n'))).toBe(12);
 });
 
 it('does not connect on wire 6 to a server without the module', async () => {

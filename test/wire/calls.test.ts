@@ -104,3 +104,24 @@ it('reads the types of RESP3 as RESP2 would have shown them', async () => {
   attach(new PlayedLink(false, () => ({ written: true, answer: [true, false, 12n, 'text', [null]] })));
   expect(await calls.start(call(count))).toEqual([1, 0, Buffer.from('12'), Buffer.from('text'), [null]]);
 });
+
+it('refuses a call that is none, typed, and keeps watch over the others', async () => {
+  const silent = new PlayedLink(false, () => ({ written: true, answer: new Promise(() => {}) }));
+  attach(silent);
+  expect(await errorOf(calls.start({} as never))).toMatchObject({ code: 'EMQ_INPUT' });
+  expect(calls.pending).toBe(0);
+  // no reply comes to this one: its deadline still does
+  expect(await errorOf(calls.start(call(append, 'k', ['a'])))).toMatchObject({ code: 'EMQ_UNKNOWN_OUTCOME' });
+});
+
+it.each([
+  'ERR Script attempted to access a non local key in a cluster node script: 0123456789012345678901234567890123456789, on @user_script:7.',
+  "ERR Unable to execute command 'exists' in script because undeclared keys were accessed during rehashing script: on @user_script:7.",
+  'ERR Attempted to access a non local key in a cluster node',
+])('waits for a slot on the move that a script ran into: %s', async (text) => {
+  const refusal = Object.assign(new Error(text), { name: 'ReplyError' });
+  const moving = new PlayedLink(true, (_frame, n) => ({ written: true, answer: n < 3 ? refusal : 1 }));
+  attach(moving);
+  expect(await calls.start(call(append, 'k', ['a']))).toBe(1);
+  expect(calls.counters).toMatchObject({ retries: 2, unknownOutcomes: 0 });
+});

@@ -3,7 +3,7 @@ import { Writable } from 'node:stream';
 import { Cluster, Redis } from 'ioredis';
 import { expect, it } from 'vitest';
 import { commandsOf } from '../../src/wire/command.js';
-import { evalFrame, executorOf, isIntact, loadFrame, native, scripted } from '../../src/wire/executor.js';
+import { evalFrame, executorOf, isIntact, loadFrame, malformed, native, scripted } from '../../src/wire/executor.js';
 import { call, echo, transition } from './stand-ins.js';
 
 const claim = transition('claim', 'return {}', { native: 'EMQ.CLAIM' });
@@ -76,4 +76,18 @@ it('reads replies as bytes', async () => {
   command.resolve(Buffer.from('bytes'));
   await expect(command.promise).resolves.toEqual(Buffer.from('bytes'));
   redis.disconnect();
+});
+
+it.each([
+  [undefined, /needs a transition/],
+  [null, /needs a transition/],
+  [{}, /needs a transition/],
+  [{ ...claims, transition: { name: 'claim' } }, /needs a transition/],
+  [{ ...claims, queue: 7 }, /needs the name of its queue/],
+  [{ ...claims, keys: 'k' }, /keys of a call of claim must be a list/],
+  [{ ...claims, args: [undefined] }, /args of a call of claim must be a list/],
+  [{ ...claims, args: [7] }, /args of a call of claim must be a list/],
+])('knows a call that is none: %#', (wrong, text) => {
+  expect(malformed(wrong)).toMatch(text);
+  expect(malformed(claims)).toBeUndefined();
 });
