@@ -9,7 +9,7 @@
  */
 import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, readFile, rm, stat } from 'node:fs/promises';
-import { createServer, type AddressInfo } from 'node:net';
+import { connect, createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -125,6 +125,21 @@ interface Place {
   readonly own: string | undefined;
 }
 
+/**
+ * The server takes away whatever is at the path of its socket, and two servers on one folder would write one another's
+ * files: so neither a file of the caller nor a server that is alive may be there.
+ */
+async function mustBeFree(socketPath: string): Promise<void> {
+  const found = await stat(socketPath).catch(() => undefined);
+  if (found === undefined) return;
+  if (!found.isSocket()) throw inputError(`${socketPath} exists and is no socket: choose another path`);
+  const alive = await new Promise<boolean>((resolve) => {
+    const socket = connect(socketPath, () => resolve(true)).on('error', () => resolve(false));
+    socket.on('connect', () => socket.destroy());
+  });
+  if (alive) throw inputError(`a server is listening at ${socketPath}: stop it, or choose another folder or socket`);
+}
+
 async function makePlace(options: StartServerOptions): Promise<Place> {
   const port = options.port === 'free' ? await freePort() : options.port;
   const given = options.dir === undefined ? undefined : resolve(options.dir);
@@ -133,6 +148,7 @@ async function makePlace(options: StartServerOptions): Promise<Place> {
     throw inputError(`the path of the socket must have at most ${SOCKET_BYTES} bytes: ${socketPath}`);
   }
   if (given !== undefined && fits(join(given, SOCKET))) socketPath ??= join(given, SOCKET);
+  if (socketPath !== undefined) await mustBeFree(socketPath);
   let own: string | undefined;
   if (given === undefined || socketPath === undefined) {
     const parent = fits(join(tmpdir(), 'emq-XXXXXX', SOCKET)) ? tmpdir() : '/tmp';
@@ -272,9 +288,20 @@ class LocalServer implements EmbeddedServer {
     try {
       // ioredis sends this only when the server has loaded its data.
       const info = await Promise.race([redis.info(), early, late]);
+      const first = this.version === '';
       this.version = field(info, 'valkey_version') ?? field(info, 'redis_version') ?? '';
       const brand = this.#brandFor(info);
-      if (brand !== undefined) await redis.set(NODE_VERSION_KEY, brand, 'NX');
+      if (brand !== undefined) {
+        await redis.set(NODE_VERSION_KEY, brand, 'NX');
+        const found = await redis.get(NODE_VERSION_KEY);
+        // Data of an earlier start says which wire it is of. After a restart of ours it is what its user made of it.
+        if (first && found !== brand) {
+          throw new EmqError(
+            'EMQWIRE',
+            `EMQWIRE the data in ${this.dir} is branded ${found}, not ${brand}: start it as it was, or in another folder`,
+          );
+        }
+      }
     } catch (error) {
       throw error instanceof EmqError ? error : fromReply((error as Error).message);
     } finally {

@@ -270,6 +270,22 @@ describe('a start that fails', () => {
     );
   });
 
+  it('takes no file away and no folder from a server that is alive', async () => {
+    const dir = await freshFolder();
+    const file = join(dir, 'a file');
+    await writeFile(file, 'mine');
+    expect((await failure({ socket: file })).message).toContain('exists and is no socket');
+    expect(await readFile(file, 'utf8')).toBe('mine');
+
+    const first = await start({ dir });
+    expect((await failure({ dir })).message).toContain(`a server is listening at ${first.socketPath}`);
+    expect(isAlive(first.pid)).toBe(true);
+    // The socket of one that was killed is in nobody's way.
+    await first.kill();
+    expect(existsSync(first.socketPath)).toBe(true);
+    await start({ dir });
+  });
+
   it('leaves no folder behind', async () => {
     const temporary = await freshFolder();
     const program = await shellProgram(join(temporary, 'program'), 'exit 1');
@@ -300,6 +316,17 @@ describe('the module', () => {
     expect(await ask(own.socketPath, 'GET', BRAND)).toBe('echomq:4.0.0');
     const plain = await start({ module: true, brand: false });
     expect(await ask(plain.socketPath, 'GET', BRAND)).toBeNull();
+  });
+
+  it('does not pass data of wire 4 off as wire 6', async () => {
+    const dir = await freshFolder();
+    const args = ['--appendonly', 'yes'];
+    const first = await start({ dir, args, brand: 4 });
+    await first.stop();
+    const error = await failure({ dir, args, module: true });
+    expect(error.message).toMatch(/^EMQWIRE the data in .* is branded echomq:4\.0\.0, not echomq:6\.0\.0: /);
+    const again = await start({ dir, args, module: true, brand: false });
+    expect(await ask(again.socketPath, 'GET', BRAND)).toBe('echomq:4.0.0');
   });
 
   it('brands a node without the module when asked', async () => {
