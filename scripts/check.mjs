@@ -241,7 +241,9 @@ function folder(path) {
 
 function machine() {
   const escape = (text) => text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
-  const places = [...new Set([ROOT, dirname(ROOT), homedir()])].filter((path) => path !== dirname(path));
+  // A checkout may lie right below a folder that every machine has.
+  const common = ['/', '/tmp', '/var/tmp', '/home', '/opt', '/srv', '/usr', '/var', tmpdir()];
+  const places = [...new Set([ROOT, dirname(ROOT), homedir()])].filter((path) => !common.includes(path));
   const path = new RegExp(`(?<![\\w.~$})-])(?:${places.map(escape).join('|')})(?=[/\\s'"\`)\\],;]|$)`);
   const host = new RegExp(`(?<![\\w-])(?:${machineHosts().map(escape).join('|')})(?![\\w-])`);
   return [
