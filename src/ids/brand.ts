@@ -6,7 +6,7 @@
  * bytes is the order of the numbers. Ids are compared by bytes only (`<` on the strings does that), never by locale.
  * Does not: mint (mint.ts), or ask for a particular namespace: which kind a verb admits is the server's business.
  */
-import { inputError } from '../wire/errors.js';
+import { inputError, show } from '../wire/errors.js';
 
 declare const BRAND: unique symbol;
 /** Text that `isBranded` has passed. */
@@ -151,10 +151,4 @@ function faultOf(id: unknown): string {
 
 function badNamespace(namespace: unknown): string {
   return `namespace ${show(namespace)} must be 3 letters A-Z`;
-}
-
-function show(value: unknown): string {
-  if (typeof value === 'bigint') return `${value}`;
-  const text = typeof value === 'string' ? JSON.stringify(value) : `of type ${value === null ? 'null' : typeof value}`;
-  return text.length > 80 ? `${text.slice(0, 77)}..."` : text;
 }
