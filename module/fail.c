@@ -28,7 +28,7 @@ static bool look_ahead(Call *c, Fail *k) {
         if (!keys_missing(k->metrics))
             (void)ValkeyModule_HashGet(k->metrics, VALKEYMODULE_HASH_NONE, cached.count, &count, NULL);
         if (!number_stored(c, count, "ERR stored metrics:failed is not an integer", &k->failed)) return false;
-    } else if (wake_earliest(c, k->schedule, k->s.id, k->at)) {
+    } else if (wake_earliest(k->schedule, k->s.id, k->at)) {
         k->wakes++;
     }
     k->wakes += k->s.lanes.wakes;

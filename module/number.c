@@ -5,7 +5,8 @@
 #define LARGEST (1LL << 52)
 #define HIGHEST_PRIORITY 2097152
 
-bool number_parse(const char *text, size_t len, long long *n) {
+/* A canonical decimal integer between -2^52 and 2^52 (wire contract, section 6). */
+static bool number_parse(const char *text, size_t len, long long *n) {
     size_t i = 0;
     bool negative = len > 0 && text[0] == '-';
     if (negative) i = 1;

@@ -69,7 +69,6 @@ void call_info(ValkeyModuleInfoCtx *info, int for_crash_report);
 /* ---- number.c ----------------------------------------------------------------------------------------------------- */
 
 /* A canonical decimal integer between -2^52 and 2^52 (wire contract, section 6). */
-bool number_parse(const char *text, size_t len, long long *n);
 bool number_of(const Str *text, long long *n);
 
 /* A stored counter: 0 when there is none (NULL), else it must be an integer; `refusal` is the reply otherwise. */
@@ -175,7 +174,7 @@ typedef struct Wake {
 bool wake_open(Call *c, Wake *wake);
 void wake_push(Call *c, Wake *wake, long long wakes);
 /* Whether id at score comes before all others in schedule. */
-bool wake_earliest(Call *c, Key *schedule, const Str *id, long long score);
+bool wake_earliest(Key *schedule, const Str *id, long long score);
 
 /* ---- effects.c: writes -------------------------------------------------------------------------------------------- */
 

@@ -233,7 +233,6 @@ typedef struct ValkeyModuleCommandInfo {
     F(int, ReplyWithLongLong, (ValkeyModuleCtx *ctx, long long n)) \
     F(int, ReplyWithNull, (ValkeyModuleCtx *ctx)) \
     F(int, ReplyWithString, (ValkeyModuleCtx *ctx, ValkeyModuleString *str)) \
-    F(int, ReplyWithStringBuffer, (ValkeyModuleCtx *ctx, const char *ptr, size_t len)) \
     F(ValkeyModuleServerInfoData *, GetServerInfo, (ValkeyModuleCtx *ctx, const char *section)) \
     F(const char *, ServerInfoGetFieldC, (ValkeyModuleServerInfoData *data, const char *field)) \
     F(void, FreeServerInfo, (ValkeyModuleCtx *ctx, ValkeyModuleServerInfoData *data)) \

@@ -35,8 +35,7 @@ static bool same(const Str *a, const Str *b) {
     return a_len == b_len && memcmp(a_text, b_text, a_len) == 0;
 }
 
-bool wake_earliest(Call *c, Key *schedule, const Str *id, long long score) {
-    (void)c;
+bool wake_earliest(Key *schedule, const Str *id, long long score) {
     if (keys_missing(schedule)) return true;
     bool earliest = true;
     if (ValkeyModule_ZsetFirstInScoreRange(schedule, -INFINITY, INFINITY, 0, 0) != VALKEYMODULE_OK) return true;

@@ -65,7 +65,7 @@ function toPath(bytes: Buffer): FilePath {
   return Buffer.from(path).equals(bytes) ? { path } : { path64: bytes.toString('base64') };
 }
 
-export function bytesOfPath(file: FilePath): Buffer {
+function bytesOfPath(file: FilePath): Buffer {
   return 'path' in file ? Buffer.from(file.path) : Buffer.from(file.path64, 'base64');
 }
 

@@ -19,7 +19,7 @@ export const NODE_MAX = 1023;
 /** Snowflakes are 0 to this, 2^63 - 1. */
 export const SNOWFLAKE_MAX = (1n << 63n) - 1n;
 /** 62^6: splits a snowflake into two halves of 5 and 6 digits, each an exact Number. */
-export const LOW_HALF = 62 ** 6;
+const LOW_HALF = 62 ** 6;
 
 const LENGTH = 14;
 const PREFIX = 3;

@@ -18,7 +18,7 @@ export interface Leeway {
 const TIMES = /^emq:\{[^{}]+\}:(active|schedule|dead)$/;
 
 /** True for a set whose scores are times. */
-export const holdsTimes = (key: Bytes): boolean => TIMES.test(key);
+const holdsTimes = (key: Bytes): boolean => TIMES.test(key);
 
 /** What two keyspaces disagree about, a line each; none when they agree. */
 export function differences(expected: Keys, found: Keys, leeway: Leeway): string[] {

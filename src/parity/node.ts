@@ -70,7 +70,7 @@ export async function need(client: Redis, command: RawCommand): Promise<Reply> {
 }
 
 /** The transition of that name on the wire. @throws RangeError for a name that no entry of the table has. */
-export function transitionOf(name: string): WireTransition {
+function transitionOf(name: string): WireTransition {
   const transition = Object.values(transitions).find((entry) => entry.name === name);
   if (transition === undefined) throw new RangeError(`no transition is called ${name}`);
   return transition;
@@ -84,7 +84,7 @@ export interface NamedCall {
 }
 
 /** The frame that performs a call on an executor. */
-export function frameOf(executor: ExecutorName, call: NamedCall): Frame {
+function frameOf(executor: ExecutorName, call: NamedCall): Frame {
   const transition = transitionOf(call.transition);
   return executorOf(executor === 'native' ? 6 : 4)({ transition, queue: '', keys: call.keys, args: call.args });
 }

@@ -403,8 +403,6 @@ export const transitions = {
   }),
 } as const;
 
-export type TransitionName = keyof typeof transitions;
-
 function setOf(state: PlaceName): 'pending' | 'active' | 'schedule' | 'dead' {
   if (!Object.hasOwn(SET_OF, state)) {
     throw inputError(`unknown state ${show(state)}: use pending, active, scheduled or dead`);

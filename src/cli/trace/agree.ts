@@ -93,7 +93,7 @@ function stateText({ sets, row, wake, completed, failed }: View): string {
 }
 
 /** An answer as text that tells types and bytes apart. */
-export function answerText(answer: Answer): string {
+function answerText(answer: Answer): string {
   return answer.ok ? replyText(answer.reply) : `(error) ${answer.error.reason}`;
 }
 

@@ -128,6 +128,6 @@ export class Ground {
 }
 
 /** A copy that shares nothing. */
-export function cloneKeys(keys: Keys): Keys {
+function cloneKeys(keys: Keys): Keys {
   return structuredClone(keys);
 }
