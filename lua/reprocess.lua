@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- reprocess: an operator brings a dead job back to wait; its last error and its stall count are forgotten.
+-- reprocess: an operator brings a dead job back to wait; its last error and its stall count are forgotten, and the
+-- claims so far are credited: they no longer count against its cap.
 -- KEYS 1 row, 2 dead, 3 pending   ARGV 1 id, 2 the base emq:{q}:
 -- Reply 1, or -1 when the row is gone. Refuses EMQSTATE when the job is not dead. Cost O(log N), O(lanes) for a grouped
 -- job.
@@ -9,16 +10,19 @@
 local id, b = ARGV[1], ARGV[2]
 local dead = redis.call('ZSCORE', KEYS[2], id)
 redis.call('ZCARD', KEYS[3])
-local fields = redis.call('HMGET', KEYS[1], 'group', 'priority')
+local fields = redis.call('HMGET', KEYS[1], 'group', 'priority', 'attempts')
 if redis.call('HLEN', KEYS[1]) == 0 then return -1 end
 if not dead then return redis.error_reply('EMQSTATE not dead') end
-local to, err = ready(b, KEYS[3], fields[1], fields[2], false)
+local attempts, err = stored('attempts', fields[3])
+if err then return err end
+local to
+to, err = ready(b, KEYS[3], fields[1], fields[2], false)
 if err then return err end
 local room = wake_room(b .. 'wake')
 
 redis.call('ZREM', KEYS[2], id)
 redis.call('HDEL', KEYS[1], 'last_error', 'stalled')
-redis.call('HSET', KEYS[1], 'state', 'pending')
+redis.call('HSET', KEYS[1], 'state', 'pending', 'credit', digits(attempts))
 redis.call('ZADD', to.key, to.score, id)
 write_lanes(b)
 push_wakes(b .. 'wake', room)

@@ -11,8 +11,8 @@ typedef struct Refusals {
 } Refusals;
 
 static unsigned long long calls[CMD_COUNT];
-static const char *const call_fields[CMD_COUNT] = {"calls_claim", "calls_complete", "calls_fail",
-                                                   "calls_stalled_check"};
+static const char *const call_fields[CMD_COUNT] = {"calls_claim",    "calls_take", "calls_release",
+                                                   "calls_complete", "calls_fail", "calls_stalled_check"};
 /* The last one takes what is none of the others. */
 static Refusals refusals[] = {{"EMQSTALE", 0}, {"EMQSTATE", 0}, {"EMQWIRE", 0}, {"WRONGTYPE", 0},
                               {"NOPERM", 0},   {"TRYAGAIN", 0}, {"ERR", 0}};
@@ -45,11 +45,10 @@ bool refuse(Call *c, const char *text) {
     return false;
 }
 
-bool check_numkeys(Call *c, Str *numkeys, long long expected, const char *flow_refusal) {
+bool check_numkeys(Call *c, Str *numkeys, long long expected, const char *refusal) {
     long long n;
     if (!number_of(numkeys, &n)) return refuse(c, "ERR numkeys must be a positive integer");
-    if (n == expected) return true;
-    return refuse(c, flow_refusal != NULL ? flow_refusal : "ERR numkeys must be 3");
+    return n == expected || refuse(c, refusal);
 }
 
 void call_info(ValkeyModuleInfoCtx *info, int for_crash_report) {

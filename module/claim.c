@@ -5,7 +5,7 @@
  * O(log N) of the two sets. The script that does the same is lua/claim.lua; beyond it the row gets lease_epoch, the
  * run_id of this server, by which the stall sweep knows a lease from before a restart.
  *
- * Does not: serve lanes (the ring has its own transitions). */
+ * Does not: serve lanes (EMQ.TAKE does). */
 #include "trafikey.h"
 #include <math.h>
 #include <string.h>
@@ -25,17 +25,6 @@ static Str *head_of(Key *set) {
     return head;
 }
 
-/* Paused is any value of the field. */
-static bool read_paused(Call *c, Str *meta, bool *paused) {
-    Key *key;
-    Str *value = NULL;
-    if (!keys_open(c, meta, VALKEYMODULE_KEYTYPE_HASH, USE_READ, &key)) return false;
-    if (key != NULL) (void)ValkeyModule_HashGet(key, VALKEYMODULE_HASH_NONE, cached.paused, &value, NULL);
-    ValkeyModule_CloseKey(key);
-    *paused = value != NULL;
-    return true;
-}
-
 /* Checks everything and finds the job. False when the call is over: refused, or answered with the empty array. */
 static bool look(Call *c, Claim *k, Str **argv) {
     long long lease;
@@ -50,7 +39,7 @@ static bool look(Call *c, Claim *k, Str **argv) {
     bool paused;
     if (!keys_open(c, k->pending_name, VALKEYMODULE_KEYTYPE_ZSET, USE_WRITE, &k->pending) ||
         !keys_open(c, k->active_name, VALKEYMODULE_KEYTYPE_ZSET, USE_WRITE, &k->active) ||
-        !read_paused(c, meta, &paused))
+        !keys_paused(c, meta, &paused))
         return false;
     k->id = paused ? NULL : head_of(k->pending);
     if (k->id == NULL) {
@@ -102,7 +91,7 @@ int command_claim(ValkeyModuleCtx *ctx, ValkeyModuleString **argv, int argc) {
     Claim k;
     call_begin(&c, ctx, CMD_CLAIM);
     memset(&k, 0, sizeof(k));
-    if (!check_numkeys(&c, argv[1], 3, NULL)) return call_end(&c);
+    if (!check_numkeys(&c, argv[1], 3, "ERR numkeys must be 3")) return call_end(&c);
     if (argc != 6)
         (void)ValkeyModule_WrongArity(ctx);
     else if (look(&c, &k, argv))

@@ -34,6 +34,20 @@ static ValkeyModuleCommandArg claim_args[] = {INTEGER("numkeys", "3"),
                                               KEY("base", "emq:{q}:"),
                                               INTEGER("lease", "How long the lease lasts, ms, at least 1"),
                                               END};
+static ValkeyModuleCommandArg take_args[] = {INTEGER("numkeys", "4"),
+                                             KEY("pending", "emq:{q}:pending"),
+                                             KEY("ring", "emq:{q}:ring"),
+                                             KEY("active", "emq:{q}:active"),
+                                             KEY("base", "emq:{q}:"),
+                                             INTEGER("lease", "How long the leases last, ms, at least 1"),
+                                             INTEGER("count", "How many jobs, at least 1"),
+                                             STRING("source", "flat, lanes or both"),
+                                             END};
+static ValkeyModuleCommandArg release_args[] = {
+    INTEGER("numkeys", "3"),           KEY("active", "emq:{q}:active"),
+    KEY("pending", "emq:{q}:pending"), KEY("row", "emq:{q}:job:<id>"),
+    STRING("id", "The job"),           STRING("token", "The attempts that its claim answered"),
+    STRING("base", "emq:{q}:"),        END};
 static ValkeyModuleCommandArg complete_args[] = {INTEGER("numkeys", "2"),
                                                  KEY("active", "emq:{q}:active"),
                                                  KEY("row", "emq:{q}:job:<id>"),
@@ -71,6 +85,10 @@ typedef struct CommandDoc {
 
 static const CommandDoc commands[] = {
     {"emq.claim", command_claim, "Claims the first waiting job of a queue under a lease.", "O(log(N))", claim_args},
+    {"emq.take", command_take, "Claims waiting jobs of a queue, flat ones and those of lanes in turn, under one lease.",
+     "O(M*log(N)) with M jobs, ids without a row and lanes that leave the ring", take_args},
+    {"emq.release", command_release, "Hands a claimed job back untried.",
+     "O(log(N)), for a grouped job O(log(N)+L) with L lanes that wait", release_args},
     {"emq.complete", command_complete, "Completes a claimed job: it leaves no key behind.",
      "O(log(N)), for a grouped job O(log(N)+L) with L lanes that wait", complete_args},
     {"emq.fail", command_fail, "Schedules the next try of a failed job, or moves it to the dead.",

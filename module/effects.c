@@ -22,6 +22,15 @@ void effect_zrem(Call *c, Key *key, Str *name, Str *member, const char *event) {
     (void)ValkeyModule_Replicate(c->ctx, "ZREM", "ss", name, member);
 }
 
+void effect_zpopmin(Call *c, Key *key, Str *name, const Strs *members) {
+    if (members->count == 0) return;
+    for (size_t i = 0; i < members->count; i++)
+        (void)ValkeyModule_ZsetRem(key, members->at[i], NULL);
+    changed(c, VALKEYMODULE_NOTIFY_ZSET, "zpopmin", name);
+    gone_if_empty(c, key, name);
+    (void)ValkeyModule_Replicate(c->ctx, "ZREM", "sv", name, members->at, members->count);
+}
+
 void effect_zadd(Call *c, Key *key, Str *name, long long score, Str *member) {
     int outcome = 0;
     (void)ValkeyModule_ZsetAdd(key, (double)score, member, &outcome);
@@ -63,6 +72,14 @@ void effect_push(Call *c, Key *key, Str *name, int where, Str **items, size_t co
     bool head = where == VALKEYMODULE_LIST_HEAD;
     changed(c, VALKEYMODULE_NOTIFY_LIST, head ? "lpush" : "rpush", name);
     (void)ValkeyModule_Replicate(c->ctx, head ? "LPUSH" : "RPUSH", "sv", name, items, count);
+}
+
+void effect_ltrim(Call *c, Key *key, Str *name, long long count) {
+    for (long long i = 0; i < count; i++)
+        (void)ValkeyModule_ListPop(key, VALKEYMODULE_LIST_HEAD);
+    changed(c, VALKEYMODULE_NOTIFY_LIST, "ltrim", name);
+    gone_if_empty(c, key, name);
+    (void)ValkeyModule_Replicate(c->ctx, "LTRIM", "slc", name, count, "-1");
 }
 
 void effect_retire(Call *c, Str **names, size_t count) {

@@ -138,6 +138,16 @@ bool keys_missing(Key *key) {
     return key == NULL || ValkeyModule_KeyType(key) == VALKEYMODULE_KEYTYPE_EMPTY;
 }
 
+bool keys_paused(Call *c, Str *meta, bool *paused) {
+    Key *key;
+    Str *value = NULL;
+    if (!keys_open(c, meta, VALKEYMODULE_KEYTYPE_HASH, USE_READ, &key)) return false;
+    if (key != NULL) (void)ValkeyModule_HashGet(key, VALKEYMODULE_HASH_NONE, cached.paused, &value, NULL);
+    ValkeyModule_CloseKey(key);
+    *paused = value != NULL;
+    return true;
+}
+
 bool keys_resident(Call *c, Str **names, size_t count) {
     if (!c->cluster) return true;
     ValkeyModuleCallReply *reply = ValkeyModule_Call(c->ctx, "EXISTS", "v", names, count);

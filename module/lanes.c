@@ -37,12 +37,12 @@ static bool counter(Call *c, const char *key_name, Use use, Str *group, const ch
     return ok && number_stored(c, text, refusal, value);
 }
 
-static bool lane_read(Call *c, Lane *lane, Str *group) {
+static bool lane_read(Call *c, Lane *lane, Str *group, bool walked) {
     lane->group = group;
     lane->name = keys_name(c, "g:", group, ":pending");
     Str *paused = keys_name(c, "paused", NULL, NULL), *ring = keys_name(c, "ring", NULL, NULL);
-    Str *touched[] = {keys_name(c, "gactive", NULL, NULL), keys_name(c, "glimit", NULL, NULL), paused, ring,
-                      lane->name};
+    Str *touched[] = {keys_name(c, "gactive", NULL, NULL), keys_name(c, "glimit", NULL, NULL), paused, lane->name,
+                      ring};
     if (!counter(c, "gactive", USE_WRITE, group, "ERR stored gactive is not an integer", &lane->counted,
                  &lane->active) ||
         !counter(c, "glimit", USE_READ, group, "ERR stored glimit is not an integer", &lane->limited, &lane->limit))
@@ -51,15 +51,20 @@ static bool lane_read(Call *c, Lane *lane, Str *group) {
     Key *key;
     if (!keys_open_derived(c, lane->name, VALKEYMODULE_KEYTYPE_ZSET, USE_WRITE, &key)) return false;
     lane->waiting = keys_missing(key) ? 0 : (long long)ValkeyModule_ValueLength(key);
-    ValkeyModule_CloseKey(key);
-    if (!typed(c, ring, VALKEYMODULE_KEYTYPE_LIST, USE_WRITE)) return false;
+    if (walked) {
+        lane->source.name = lane->name;
+        lane->source.key = key;
+    } else {
+        ValkeyModule_CloseKey(key);
+        if (!typed(c, ring, VALKEYMODULE_KEYTYPE_LIST, USE_WRITE)) return false;
+    }
     if (!keys_resident(c, touched, sizeof(touched) / sizeof(touched[0]))) return false;
     lane->paused = asked(c, "SISMEMBER", paused, group);
-    lane->ringed = asked(c, "LPOS", ring, group);
+    lane->ringed = walked || asked(c, "LPOS", ring, group);
     return true;
 }
 
-bool lanes_get(Call *c, Lanes *lanes, Str *group, Lane **lane) {
+static bool get(Call *c, Lanes *lanes, Str *group, bool walked, Lane **lane) {
     if (lanes->by_group == NULL) lanes->by_group = ValkeyModule_CreateDict(c->ctx);
     *lane = ValkeyModule_DictGet(lanes->by_group, group, NULL);
     if (*lane != NULL) return true;
@@ -72,7 +77,24 @@ bool lanes_get(Call *c, Lanes *lanes, Str *group, Lane **lane) {
     lanes->last = fresh;
     (void)ValkeyModule_DictSet(lanes->by_group, group, fresh);
     *lane = fresh;
-    return lane_read(c, fresh, group);
+    return lane_read(c, fresh, group, walked);
+}
+
+bool lanes_get(Call *c, Lanes *lanes, Str *group, Lane **lane) {
+    return get(c, lanes, group, false, lane);
+}
+
+bool lanes_walk(Call *c, Lanes *lanes, Str *group, Lane **lane) {
+    return get(c, lanes, group, true, lane);
+}
+
+bool lanes_servable(const Lane *lane) {
+    return !lane->paused && lane->waiting > 0 && !(lane->limited && lane->active >= lane->limit);
+}
+
+void lanes_enter(Lane *lane) {
+    lane->entered++;
+    lane->active++;
 }
 
 void lanes_leave(Lane *lane) {
@@ -81,14 +103,9 @@ void lanes_leave(Lane *lane) {
 }
 
 void lanes_ring(Lanes *lanes, Lane *lane) {
-    if (lane->paused || lane->ringed || lane->waiting < 1) return;
-    if (lane->limited && lane->active >= lane->limit) return;
+    if (lane->ringed || !lanes_servable(lane)) return;
     lane->ringed = true;
-    if (lanes->ringing_count == lanes->ringing_room) {
-        lanes->ringing_room = lanes->ringing_room == 0 ? 8 : 2 * lanes->ringing_room;
-        lanes->ringing = ValkeyModule_Realloc((void *)lanes->ringing, lanes->ringing_room * sizeof(Str *));
-    }
-    lanes->ringing[lanes->ringing_count++] = lane->group;
+    strs_add(&lanes->ringing, lane->group);
     lanes->wakes++;
 }
 
@@ -97,6 +114,7 @@ void lanes_write(Call *c, Lanes *lanes) {
     Str *name = keys_name(c, "gactive", NULL, NULL);
     Key *key = ValkeyModule_OpenKey(c->ctx, name, VALKEYMODULE_READ | VALKEYMODULE_WRITE);
     for (Lane *lane = lanes->first; lane != NULL; lane = lane->next) {
+        if (lane->entered > 0) effect_hincrby(c, key, name, lane->group, lane->active - lane->entered, lane->entered);
         if (lane->left == 0 || !lane->counted) continue;
         if (lane->active > 0)
             effect_hincrby(c, key, name, lane->group, lane->active + lane->left, -lane->left);
@@ -104,10 +122,10 @@ void lanes_write(Call *c, Lanes *lanes) {
             effect_hdel(c, key, name, lane->group);
     }
     ValkeyModule_CloseKey(key);
-    if (lanes->ringing_count == 0) return;
+    if (lanes->ringing.count == 0) return;
     name = keys_name(c, "ring", NULL, NULL);
     key = ValkeyModule_OpenKey(c->ctx, name, VALKEYMODULE_READ | VALKEYMODULE_WRITE);
-    effect_push(c, key, name, VALKEYMODULE_LIST_TAIL, lanes->ringing, lanes->ringing_count);
+    effect_push(c, key, name, VALKEYMODULE_LIST_TAIL, lanes->ringing.at, lanes->ringing.count);
     ValkeyModule_CloseKey(key);
 }
 
@@ -123,9 +141,10 @@ void lanes_unring(Call *c, const Lane *lane) {
 void lanes_free(Lanes *lanes) {
     for (Lane *lane = lanes->first; lane != NULL;) {
         Lane *next = lane->next;
+        strs_free(&lane->source.used);
         ValkeyModule_Free(lane);
         lane = next;
     }
-    ValkeyModule_Free((void *)lanes->ringing);
+    strs_free(&lanes->ringing);
     memset(lanes, 0, sizeof(*lanes));
 }

@@ -3,20 +3,18 @@
  *
  * Does not: decide what becomes of the job. */
 #include "trafikey.h"
-#include <string.h>
-
-static bool equal(const Str *a, const Str *b) {
-    size_t a_len, b_len;
-    const char *a_text = ValkeyModule_StringPtrLen(a, &a_len), *b_text = ValkeyModule_StringPtrLen(b, &b_len);
-    return a_len == b_len && memcmp(a_text, b_text, a_len) == 0;
-}
 
 /* Compared as text; "0" belongs to a job that was never claimed and fences nothing. */
 static bool fences(const Str *attempts, const Str *token) {
     size_t len;
-    if (attempts == NULL || !equal(attempts, token)) return false;
+    if (attempts == NULL || !strs_equal(attempts, token)) return false;
     const char *text = ValkeyModule_StringPtrLen(attempts, &len);
     return !(len == 1 && text[0] == '0');
+}
+
+bool settle_token(Call *c, const Str *attempts, const Str *token, const char *stale, long long *n) {
+    if (!fences(attempts, token)) return refuse(c, stale);
+    return number_stored(c, attempts, "ERR stored attempts is not an integer", n);
 }
 
 /* Whether the id waits in this set; the set is left open in `place` if it does. */
@@ -39,8 +37,7 @@ bool settle_check(Call *c, Settle *s, const Str *token, const SettleTexts *texts
     Str *attempts = NULL, *group = NULL, *parent = NULL;
     (void)ValkeyModule_HashGet(s->row, VALKEYMODULE_HASH_NONE, cached.attempts, &attempts, cached.group, &group,
                                cached.parent, &parent, NULL);
-    if (!fences(attempts, token)) return refuse(c, texts->stale);
-    if (!number_stored(c, attempts, "ERR stored attempts is not an integer", &s->attempts)) return false;
+    if (!settle_token(c, attempts, token, texts->stale, &s->attempts)) return false;
     if (parent != NULL) return refuse(c, texts->flow);
 
     double score;

@@ -28,8 +28,7 @@ typedef struct Sweep {
     Move *moves;
     size_t count, room;
     size_t recovered, died;
-    Str **letters; /* death entries of flow children */
-    size_t letter_count, letter_room;
+    Strs letters; /* death entries of flow children */
     Lanes lanes;
     Str *metrics_name, *outbox_name;
     Key *metrics, *outbox;
@@ -77,11 +76,7 @@ static void write_letter(Call *c, Sweep *k, const Str *id, const Str *parent, co
         if (lens[i] > 0) memcpy(at, parts[i], lens[i]);
         at += lens[i];
     }
-    if (k->letter_count == k->letter_room) {
-        k->letter_room = k->letter_room == 0 ? 8 : 2 * k->letter_room;
-        k->letters = ValkeyModule_Realloc((void *)k->letters, k->letter_room * sizeof(Str *));
-    }
-    k->letters[k->letter_count++] = ValkeyModule_CreateString(c->ctx, text, len);
+    strs_add(&k->letters, ValkeyModule_CreateString(c->ctx, text, len));
     ValkeyModule_Free(text);
 }
 
@@ -144,14 +139,14 @@ static bool look_ahead(Call *c, Sweep *k) {
             (void)ValkeyModule_HashGet(k->metrics, VALKEYMODULE_HASH_NONE, cached.count, &count, NULL);
         if (!number_stored(c, count, "ERR stored metrics:failed is not an integer", &k->failed)) return false;
     }
-    if (k->letter_count > 0 && !keys_open_derived(c, k->outbox_name, VALKEYMODULE_KEYTYPE_LIST, USE_WRITE, &k->outbox))
+    if (k->letters.count > 0 && !keys_open_derived(c, k->outbox_name, VALKEYMODULE_KEYTYPE_LIST, USE_WRITE, &k->outbox))
         return false;
     Str *touched[] = {k->active_name,
                       k->pending_name,
                       k->dead_name,
                       k->wakes ? k->wake.name : k->active_name,
                       k->died > 0 ? k->metrics_name : k->active_name,
-                      k->letter_count > 0 ? k->outbox_name : k->active_name};
+                      k->letters.count > 0 ? k->outbox_name : k->active_name};
     return keys_resident(c, touched, sizeof(touched) / sizeof(touched[0]));
 }
 
@@ -224,8 +219,8 @@ static void write(Call *c, Sweep *k) {
         write_move(c, k, &k->moves[i]);
     lanes_write(c, &k->lanes);
     if (k->died > 0) effect_hincrby(c, k->metrics, k->metrics_name, cached.count, k->failed, (long long)k->died);
-    if (k->letter_count > 0)
-        effect_push(c, k->outbox, k->outbox_name, VALKEYMODULE_LIST_TAIL, k->letters, k->letter_count);
+    if (k->letters.count > 0)
+        effect_push(c, k->outbox, k->outbox_name, VALKEYMODULE_LIST_TAIL, k->letters.at, k->letters.count);
     if (k->wakes) wake_push(c, &k->wake, k->lanes.wakes);
     (void)ValkeyModule_ReplyWithArray(c->ctx, 2);
     reply_ids(c, k, false);
@@ -238,7 +233,7 @@ int command_stalled_check(ValkeyModuleCtx *ctx, ValkeyModuleString **argv, int a
     Call c;
     Sweep k;
     call_begin(&c, ctx, CMD_STALLED_CHECK);
-    if (!check_numkeys(&c, argv[1], 3, NULL)) return call_end(&c);
+    if (!check_numkeys(&c, argv[1], 3, "ERR numkeys must be 3")) return call_end(&c);
     if (argc != 8) {
         (void)ValkeyModule_WrongArity(ctx);
         return call_end(&c);
@@ -246,7 +241,7 @@ int command_stalled_check(ValkeyModuleCtx *ctx, ValkeyModuleString **argv, int a
     memset(&k, 0, sizeof(k));
     if (look(&c, &k, argv)) write(&c, &k);
     lanes_free(&k.lanes);
-    ValkeyModule_Free((void *)k.letters);
+    strs_free(&k.letters);
     ValkeyModule_Free(k.moves);
     return call_end(&c);
 }

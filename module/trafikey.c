@@ -40,6 +40,7 @@ static void cache_constants(void) {
     cached.lease_epoch = constant("lease_epoch");
     cached.stalled = constant("stalled");
     cached.credit = constant("credit");
+    cached.opts = constant("opts");
     cached.last_error = constant("last_error");
     cached.count = constant("count");
     cached.paused = constant("paused");

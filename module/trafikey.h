@@ -1,4 +1,4 @@
-/* What the four commands share.
+/* What the six commands share.
  *
  * A command runs in two halves. The first half only looks: it parses, checks the caller's rights, the fence, the key
  * types and the transition's own conditions, and plans what will change. Any refusal happens there, so a refused call
@@ -20,7 +20,7 @@
 typedef ValkeyModuleString Str;
 typedef ValkeyModuleKey Key;
 
-typedef enum { CMD_CLAIM, CMD_COMPLETE, CMD_FAIL, CMD_STALLED_CHECK, CMD_COUNT } CommandId;
+typedef enum { CMD_CLAIM, CMD_TAKE, CMD_RELEASE, CMD_COMPLETE, CMD_FAIL, CMD_STALLED_CHECK, CMD_COUNT } CommandId;
 
 typedef struct Call {
     ValkeyModuleCtx *ctx;
@@ -38,9 +38,9 @@ typedef struct Call {
 
 typedef struct Cached {
     Str *attempts, *payload, *state, *group, *parent, *parent_queue, *parent_policy, *priority, *lease_epoch, *stalled,
-        *credit, *last_error, *count, *paused; /* field names */
-    Str *active, *pending, *scheduled, *dead;  /* states */
-    Str *one;                                  /* the wake token */
+        *credit, *opts, *last_error, *count, *paused; /* field names */
+    Str *active, *pending, *scheduled, *dead;         /* states */
+    Str *one;                                         /* the wake token */
     Str *stalled_reason;
     Str *run_id;
     char run_id_text[48];
@@ -59,12 +59,26 @@ int call_end(Call *c);
 /* Replies with an error and counts it by its first word. Always false, so that a check can `return refuse(...)`. */
 bool refuse(Call *c, const char *text);
 
-/* numkeys, the first argument: answers whether it is `expected`, and refuses otherwise. For a settle any other number
- * is one of the flow layouts, which only the script knows. */
-bool check_numkeys(Call *c, Str *numkeys, long long expected, const char *flow_refusal);
+/* numkeys, the first argument: answers whether it is `expected`. Another number is refused with `refusal`: for a settle
+ * it is one of the flow layouts, which only the script knows. */
+bool check_numkeys(Call *c, Str *numkeys, long long expected, const char *refusal);
 
 /* The INFO section. */
 void call_info(ValkeyModuleInfoCtx *info, int for_crash_report);
+
+/* ---- strs.c: a growing list of strings ----------------------------------------------------------------------------- */
+
+typedef struct Strs {
+    Str **at;
+    size_t count, room;
+} Strs;
+
+void strs_add(Strs *list, Str *str);
+void strs_free(Strs *list);
+
+/* Whether two strings are of the same bytes, and whether a comes before b, byte by byte, as in a sorted set. */
+bool strs_equal(const Str *a, const Str *b);
+bool strs_precede(const Str *a, const Str *b);
 
 /* ---- number.c ----------------------------------------------------------------------------------------------------- */
 
@@ -109,29 +123,48 @@ bool keys_open_derived(Call *c, Str *name, int type, Use use, Key **key);
 
 bool keys_missing(Key *key);
 
+/* Whether the queue is paused: the field is there, whatever its value. */
+bool keys_paused(Call *c, Str *meta, bool *paused);
+
 /* In cluster mode: all these keys are here, or may be created here; a slot on the move is TRYAGAIN. One call answers
  * for all of them, before the first write and before a missing row is taken for a ghost. */
 bool keys_resident(Call *c, Str **names, size_t count);
 
 /* ---- lanes.c: grouped jobs ---------------------------------------------------------------------------------------- */
 
+/* The waiting ids of a sorted set from its head on: read one by one, taken out of the set together. */
+typedef struct Source {
+    Str *name;
+    Key *key;
+    Str *head; /* the first id that was not used, NULL: all were */
+    double score;
+    bool walking;
+    Strs used;
+} Source;
+
 typedef struct Lane {
     Str *group;
     Str *name; /* the lane's pending set */
-    long long active, left, limit, waiting;
+    long long active, entered, left, limit, waiting;
     bool counted, limited, paused, ringed;
+    Source source;     /* only of a lane that the ring was walked for */
     struct Lane *next; /* in the order of first reading */
 } Lane;
 
 typedef struct Lanes {
     Lane *first, *last;
     ValkeyModuleDict *by_group;
-    Str **ringing; /* groups that go on the ring, in order */
-    size_t ringing_count, ringing_room;
+    Strs ringing;    /* groups that go on the ring, in order */
     long long wakes; /* of lanes and of flat jobs alike */
 } Lanes;
 
 bool lanes_get(Call *c, Lanes *lanes, Str *group, Lane **lane);
+/* As lanes_get, for a caller that goes along the ring itself: the ring is not searched for the lane, which would cost
+ * O(lanes), and the lane's set stays open in its source. */
+bool lanes_walk(Call *c, Lanes *lanes, Str *group, Lane **lane);
+/* Whether a job of the lane could be claimed now. */
+bool lanes_servable(const Lane *lane);
+void lanes_enter(Lane *lane);
 void lanes_leave(Lane *lane);
 void lanes_ring(Lanes *lanes, Lane *lane);
 void lanes_write(Call *c, Lanes *lanes);
@@ -157,6 +190,8 @@ typedef struct SettleTexts {
     const char *stale, *flow, *not_held;
 } SettleTexts;
 
+/* TOKEN: the row's attempts fence the token, and are a number. */
+bool settle_token(Call *c, const Str *attempts, const Str *token, const char *stale, long long *n);
 /* TOKEN, parent, HELD, and the plan for the lane; the row is known to exist. */
 bool settle_check(Call *c, Settle *s, const Str *token, const SettleTexts *texts);
 /* Writes what settle_check planned, all but the wake. */
@@ -183,18 +218,24 @@ typedef struct Field {
 } Field;
 
 void effect_zrem(Call *c, Key *key, Str *name, Str *member, const char *event);
+/* Takes the lowest ids of a set out of it: `members` are these, in order. */
+void effect_zpopmin(Call *c, Key *key, Str *name, const Strs *members);
 void effect_zadd(Call *c, Key *key, Str *name, long long score, Str *member);
 void effect_hset(Call *c, Key *key, Str *name, const Field *fields, size_t count);
 void effect_hdel(Call *c, Key *key, Str *name, Str *field);
 /* Adds `by` to a field whose value is known to be `was`. */
 void effect_hincrby(Call *c, Key *key, Str *name, Str *field, long long was, long long by);
 void effect_push(Call *c, Key *key, Str *name, int where, Str **items, size_t count);
+/* Takes so many items, one at least, off the head of a list. */
+void effect_ltrim(Call *c, Key *key, Str *name, long long count);
 /* Deletes a row and all that hangs on it. */
 void effect_retire(Call *c, Str **names, size_t count);
 
 /* ---- the commands ------------------------------------------------------------------------------------------------- */
 
 int command_claim(ValkeyModuleCtx *ctx, ValkeyModuleString **argv, int argc);
+int command_take(ValkeyModuleCtx *ctx, ValkeyModuleString **argv, int argc);
+int command_release(ValkeyModuleCtx *ctx, ValkeyModuleString **argv, int argc);
 int command_complete(ValkeyModuleCtx *ctx, ValkeyModuleString **argv, int argc);
 int command_fail(ValkeyModuleCtx *ctx, ValkeyModuleString **argv, int argc);
 int command_stalled_check(ValkeyModuleCtx *ctx, ValkeyModuleString **argv, int argc);

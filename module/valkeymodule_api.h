@@ -196,6 +196,8 @@ typedef struct ValkeyModuleCommandInfo {
     F(size_t, ValueLength, (ValkeyModuleKey *key)) \
     F(int, UnlinkKey, (ValkeyModuleKey *key)) \
     F(char *, StringDMA, (ValkeyModuleKey *key, size_t *len, int mode)) \
+    F(ValkeyModuleString *, ListGet, (ValkeyModuleKey *key, long index)) \
+    F(ValkeyModuleString *, ListPop, (ValkeyModuleKey *key, int where)) \
     F(int, ListPush, (ValkeyModuleKey *key, int where, ValkeyModuleString *element)) \
     F(int, HashGet, (ValkeyModuleKey *key, int flags, ...)) \
     F(int, HashSet, (ValkeyModuleKey *key, int flags, ...)) \

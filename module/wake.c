@@ -2,7 +2,6 @@
  * lua/lib/wake.lua and lua/lib/schedule.lua. Does not: decide whether a call wakes. */
 #include "trafikey.h"
 #include <math.h>
-#include <string.h>
 
 enum { WAKE_CAP = 64 };
 
@@ -22,19 +21,6 @@ void wake_push(Call *c, Wake *wake, long long wakes) {
     effect_push(c, wake->key, wake->name, VALKEYMODULE_LIST_HEAD, tokens, (size_t)wakes);
 }
 
-static bool precedes(const Str *a, const Str *b) {
-    size_t a_len, b_len;
-    const char *a_text = ValkeyModule_StringPtrLen(a, &a_len), *b_text = ValkeyModule_StringPtrLen(b, &b_len);
-    int order = memcmp(a_text, b_text, a_len < b_len ? a_len : b_len);
-    return order != 0 ? order < 0 : a_len < b_len;
-}
-
-static bool same(const Str *a, const Str *b) {
-    size_t a_len, b_len;
-    const char *a_text = ValkeyModule_StringPtrLen(a, &a_len), *b_text = ValkeyModule_StringPtrLen(b, &b_len);
-    return a_len == b_len && memcmp(a_text, b_text, a_len) == 0;
-}
-
 bool wake_earliest(Key *schedule, const Str *id, long long score) {
     if (keys_missing(schedule)) return true;
     bool earliest = true;
@@ -42,8 +28,8 @@ bool wake_earliest(Key *schedule, const Str *id, long long score) {
     while (!ValkeyModule_ZsetRangeEndReached(schedule)) {
         double first;
         const Str *member = ValkeyModule_ZsetRangeCurrentElement(schedule, &first);
-        if (!same(member, id)) { /* the id itself may have been left there: it is about to move */
-            earliest = (double)score < first || ((double)score == first && precedes(id, member));
+        if (!strs_equal(member, id)) { /* the id itself may have been left there: it is about to move */
+            earliest = (double)score < first || ((double)score == first && strs_precede(id, member));
             break;
         }
         (void)ValkeyModule_ZsetRangeNext(schedule);

@@ -14,10 +14,9 @@ local function lane_key(b, group)
   return b .. 'g:' .. group .. ':pending'
 end
 
--- lane(b, group) -> the plan of a lane, or nil and an ERR
-local function lane(b, group)
-  local l = lanes[group]
-  if l then return l end
+-- lane_counts(b, group) -> {active, counted, limit}: the jobs in flight, their count as it is stored, and the ceiling,
+-- if any; or nil and an ERR
+local function lane_counts(b, group)
   local counted = redis.call('HGET', b .. 'gactive', group)
   local active, err = stored('gactive', counted)
   if err then return nil, err end
@@ -25,17 +24,24 @@ local function lane(b, group)
   local limit
   limit, err = stored('glimit', ceiling)
   if err then return nil, err end
-  l = {
-    group = group,
-    key = lane_key(b, group),
-    active = active,
-    counted = counted,
-    left = 0,
-    limit = ceiling and limit,
-    paused = redis.call('SISMEMBER', b .. 'paused', group) == 1,
-    waiting = redis.call('ZCARD', lane_key(b, group)),
-    ringed = redis.call('LPOS', b .. 'ring', group) and true,
-  }
+  return { active = active, counted = counted, limit = ceiling and limit }
+end
+
+-- lane(b, group, walked) -> the plan of a lane, or nil and an ERR. `walked` says that the caller goes along the ring
+-- itself: the ring is not searched for the lane then, which would cost O(lanes).
+local function lane(b, group, walked)
+  local l = lanes[group]
+  if l then return l end
+  local err
+  l, err = lane_counts(b, group)
+  if err then return nil, err end
+  l.group = group
+  l.key = lane_key(b, group)
+  l.entered = 0
+  l.left = 0
+  l.paused = redis.call('SISMEMBER', b .. 'paused', group) == 1
+  l.waiting = redis.call('ZCARD', l.key)
+  l.ringed = walked or redis.call('LPOS', b .. 'ring', group) and true
   lanes[group] = l
   touched[#touched + 1] = l
   return l
@@ -47,9 +53,20 @@ local function leave(l)
   l.active = math.max(l.active - 1, 0)
 end
 
+-- a job of the group is in flight
+local function enter(l)
+  l.entered = l.entered + 1
+  l.active = l.active + 1
+end
+
+-- servable(l) -> whether a job of the lane could be claimed now
+local function servable(l)
+  return not l.paused and l.waiting > 0 and not (l.limit and l.active >= l.limit)
+end
+
 -- RING: onto the ring when the lane can be served and is not there yet
 local function ring(l)
-  if l.paused or l.ringed or l.waiting < 1 or (l.limit and l.active >= l.limit) then return end
+  if l.ringed or not servable(l) then return end
   l.ringed = true
   ringing[#ringing + 1] = l.group
   wakes = wakes + 1
@@ -64,6 +81,7 @@ end
 -- write_lanes(b): the counts, then the ring
 local function write_lanes(b)
   for _, l in ipairs(touched) do
+    if l.entered > 0 then redis.call('HINCRBY', b .. 'gactive', l.group, l.entered) end
     if l.left > 0 and l.counted then
       if l.active > 0 then
         redis.call('HINCRBY', b .. 'gactive', l.group, -l.left)

@@ -1,13 +1,6 @@
 -- PUT: an id goes into `schedule`, and a parked consumer learns of it when it is now the earliest there.
--- Text is compared byte by byte: Lua's own `<` on strings follows the server's locale, a sorted set does not.
 
-local function precedes(a, b)
-  for i = 1, math.min(#a, #b) do
-    local x, y = string.byte(a, i), string.byte(b, i)
-    if x ~= y then return x < y end
-  end
-  return #a < #b
-end
+-- @include lib/bytes
 
 -- schedule_head(key) -> the two earliest [id, score]: two, since the first may be the very id that is put
 local function schedule_head(key)

@@ -11,7 +11,7 @@
 import { randomBytes } from 'node:crypto';
 
 import type { Reply } from '../wire/call.js';
-import { apart, differences, rowOf } from './compare.js';
+import { agendaOf, apart, differences, rowOf } from './compare.js';
 import { violations } from './invariants.js';
 import { bytesOf, keysOf, latin1, readKeys, removeKeys, type Bytes, type Keys } from './keyspace-dump.js';
 import { isRefusal, predict, type ModelCall, type ModelReply, type Prediction } from './model/index.js';
@@ -126,7 +126,7 @@ export class Bout {
       const { executor } = side.node;
       const prediction = predict(side.keys, call, { now: this.#now, executor, runId: side.runId });
       const answer = answers[i];
-      const wrong = answer === undefined ? 'no answer' : wrongAnswer(call, prediction, answer);
+      const wrong = answer === undefined ? 'no answer' : wrongAnswer(call, prediction, answer, this.#toleranceMs);
       if (wrong !== undefined) this.#fail(`${executor} against the model`, [wrong]);
       const leeway = { toleranceMs: this.#toleranceMs, anyEpoch: false };
       const lines = differences(prediction.keys, withoutBrand(dumps[i]), leeway);
@@ -184,7 +184,7 @@ function withoutBrand(keys: Keys | undefined): Keys {
   return left;
 }
 
-function wrongAnswer(call: ModelCall, prediction: Prediction, answer: Answer): string | undefined {
+function wrongAnswer(call: ModelCall, prediction: Prediction, answer: Answer, toleranceMs: number): string | undefined {
   if (!prediction.ok) {
     const { refusal } = prediction;
     if (answer.ok) return `expected ${refusal}, got ${JSON.stringify(toModel(answer.reply))}`;
@@ -193,7 +193,13 @@ function wrongAnswer(call: ModelCall, prediction: Prediction, answer: Answer): s
   const wanted = JSON.stringify(prediction.reply);
   if (!answer.ok) return `expected ${wanted}, got ${answer.text}`;
   const found = toModel(answer.reply);
-  const got = JSON.stringify(call.transition === 'get' ? rowOf(found, false) : found);
+  const got = JSON.stringify(
+    call.transition === 'get'
+      ? rowOf(found, false)
+      : call.transition === 'agenda'
+        ? agendaOf(found, prediction.reply, toleranceMs)
+        : found,
+  );
   return got === wanted ? undefined : `expected ${wanted}, got ${got}`;
 }
 
@@ -201,6 +207,7 @@ function wrongAnswer(call: ModelCall, prediction: Prediction, answer: Answer): s
 function comparable(call: ModelCall, answer: Answer): unknown {
   if (answer.ok) {
     const reply = toModel(answer.reply);
+    if (call.transition === 'agenda') return { reply: agendaOf(reply, [0], Infinity) };
     return { reply: call.transition === 'get' ? rowOf(reply, true) : reply };
   }
   // the server's own texts tell where in a script an error was raised

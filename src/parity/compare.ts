@@ -56,6 +56,15 @@ export function rowOf(reply: ModelReply, anyEpoch: boolean): ModelReply {
   return fields.sort(([a], [b]) => (a < b ? -1 : 1)).flat();
 }
 
+/** The reply of an agenda with the wait that was expected, if the one it tells is as good: the clock goes on meanwhile. */
+export function agendaOf(reply: ModelReply, expected: ModelReply, toleranceMs: number): ModelReply {
+  if (!Array.isArray(reply) || !Array.isArray(expected)) return reply;
+  const [wait, ...rest] = reply;
+  const [wanted] = expected;
+  const good = typeof wait === 'number' && typeof wanted === 'number' && Math.abs(wait - wanted) <= toleranceMs;
+  return good ? [wanted, ...rest] : reply;
+}
+
 function near(a: Entry | undefined, b: Entry | undefined, toleranceMs: number): boolean {
   if (a?.type !== 'zset' || b?.type !== 'zset' || a.scores.size !== b.scores.size || a.lapses !== b.lapses)
     return false;

@@ -42,6 +42,9 @@ function servable(
   return waiting > 0 && (limit === undefined || active < Number(limit));
 }
 
+/** Whether the row of an id is there and is no hash. */
+const isOdd = ({ keys, base }: Scene, id: Bytes): boolean => (keys.get(`${base}job:${id}`)?.type ?? 'hash') !== 'hash';
+
 const inFlight = (scene: Scene, g: Bytes): number => Number(fieldOf(scene, 'gactive', g) ?? 0);
 
 /** RING as commands. */
@@ -75,6 +78,7 @@ const claimFromLane: Plant = (s) => {
   const g = s.rng.pick(open);
   const waiting = membersOf(s, lane(g));
   const id = s.rng.pick(waiting);
+  if (isOdd(s, id)) return [];
   // a claim from a lane refuses what is no number, as every transition does
   const counters = [fieldOf(s, 'gactive', g), fieldOf(s, `job:${id}`, 'attempts')];
   if (counters.some((text) => text !== undefined && !/^(0|-?[1-9]\d{0,14})$/.test(text))) return [];
@@ -185,7 +189,7 @@ const CLEAN: readonly Plant[] = [
 
 /** A lease from another run of the server. */
 const foreignLease: Plant = (s) => {
-  const ids = membersOf(s, 'active').filter((id) => s.keys.has(`${s.base}job:${id}`));
+  const ids = membersOf(s, 'active').filter((id) => s.keys.get(`${s.base}job:${id}`)?.type === 'hash');
   if (ids.length === 0) return [];
   const id = s.rng.pick(ids);
   const epoch = s.rng.pick(['00112233445566778899aabbccddeeff00112233', '', 'x']);
@@ -215,12 +219,18 @@ const counter: Plant = (s) => {
     [row, 'credit'],
     [row, 'priority'],
   ] as const);
-  if (key === row && !s.keys.has(row)) return [];
+  if (key === row && s.keys.get(row)?.type !== 'hash') return [];
   return [s.rng.chance(50) ? command('HSET', key, field, value) : command('HDEL', key, field)];
 };
 
-/** The counters that broke are there no more. */
+/** What broke is whole again. */
 const mend: Plant = (s) => [
+  ...[...s.keys]
+    .filter(
+      ([key, entry]) =>
+        key.startsWith(`${s.base}job:`) && !key.slice(s.base.length + 4).includes(':') && entry.type !== 'hash',
+    )
+    .map(([key]) => command('DEL', key)),
   command('DEL', ...['gactive', 'glimit', 'metrics:completed', 'metrics:failed'].map((name) => s.base + name)),
   ...rowsOf(s).flatMap((id) => [
     command('HSET', `${s.base}job:${id}`, 'attempts', '1'),
@@ -230,7 +240,16 @@ const mend: Plant = (s) => [
 
 const dropRow = rowPlant((_s, row) => [command('DEL', row)]);
 
-const bareRow: Plant = (s) => [command('HSET', `${s.base}job:${anyId(s)}`, 'colour', 'red')];
+/** A row of another type than a row has. */
+const oddRow: Plant = (s) => {
+  const row = `${s.base}job:${anyId(s)}`;
+  return [command('DEL', row), s.rng.pick([command('SET', row, 'x'), command('RPUSH', row, 'x')])];
+};
+
+const bareRow: Plant = (s) => {
+  const id = anyId(s);
+  return isOdd(s, id) ? [] : [command('HSET', `${s.base}job:${id}`, 'colour', 'red')];
+};
 
 const regroup = rowPlant((s, row) => [
   s.rng.chance(50) ? command('HSET', row, 'group', group(s)) : command('HDEL', row, 'group'),
@@ -259,6 +278,7 @@ const DIRTY: readonly Plant[] = [
   ...Array<Plant>(4).fill(counter),
   ...Array<Plant>(3).fill(mend),
   dropRow,
+  oddRow,
   bareRow,
   regroup,
   secondPlace,

@@ -126,6 +126,29 @@ export const MAKES: Readonly<Record<string, readonly [number, Make]>> = {
     3,
     (s) => call('claim_batch', [`${s.base}pending`, `${s.base}active`, s.base], [String(span(s)), small(s.rng)]),
   ],
+  take: [
+    14,
+    (s) => {
+      const keys = ['pending', 'ring', 'active', ''].map((name) => s.base + name);
+      const source = s.mode === 'dirty' && s.rng.chance(3) ? s.rng.pick(['', 'Flat', 'all', 'both ']) : undefined;
+      return call('take', keys, [
+        String(span(s)),
+        s.rng.pick(['1', '1', '2', '3', '5', '100']),
+        source ?? s.rng.pick(['flat', 'lanes', 'both', 'both']),
+      ]);
+    },
+  ],
+  release: [
+    5,
+    (s) => {
+      const id = idOf(s, 'active', 'active', 'rows');
+      return call(
+        'release',
+        [`${s.base}active`, `${s.base}pending`, `${s.base}job:${id}`],
+        [id, tokenOf(s, id), s.base],
+      );
+    },
+  ],
   complete: [
     9,
     (s) => {
@@ -177,6 +200,32 @@ export const MAKES: Readonly<Record<string, readonly [number, Make]>> = {
       return call('stalled_check', keys, [s.base, s.rng.pick(['1', '1', '2', '3']), small(s.rng)]);
     },
   ],
+  quarantine: [
+    5,
+    (s) => {
+      const keys = ['pending', 'ring', 'active', 'schedule', 'dead', ''].map((name) => s.base + name);
+      return call('quarantine', keys, [small(s.rng)]);
+    },
+  ],
+  agenda: [1, (s) => call('agenda', [`${s.base}schedule`, s.base], [])],
+  recovery: [
+    1,
+    (s) => {
+      const legs = ['reap', 'stalled', ...(s.mode === 'dirty' ? ['', 'none'] : [])];
+      const modes = ['keep', 'keep', 'set', ...(s.mode === 'dirty' ? ['KEEP'] : [])];
+      return call('recovery', [`${s.base}meta`], [s.rng.pick(legs), s.rng.pick(modes)]);
+    },
+  ],
+  wake: [1, (s) => call('wake', [`${s.base}wake`], [])],
+  publish: [
+    1,
+    (s) =>
+      call(
+        'publish',
+        [s.base],
+        Array.from({ length: s.rng.below(3) }, () => s.rng.pick(BYTES)),
+      ),
+  ],
   pause: [1, (s) => call('pause', [`${s.base}meta`], [])],
   resume: [5, (s) => call('resume', [`${s.base}meta`, `${s.base}wake`], [])],
   update_data: [1, (s) => call('update_data', [`${s.base}job:${idOf(s, 'rows')}`], [s.rng.pick(BYTES)])],
@@ -212,6 +261,14 @@ export const MAKES: Readonly<Record<string, readonly [number, Make]>> = {
       const keys = ['pending', 'active', 'schedule', 'dead'].map((name) => s.base + name);
       const dedup = s.rng.chance(40) ? [`${s.base}de:${s.rng.pick(['a', 'b'])}`] : [];
       return call('remove', [`${s.base}job:${id}`, ...keys, ...dedup], [id, s.base]);
+    },
+  ],
+  cancel: [
+    4,
+    (s) => {
+      const id = idOf(s, 'rows', 'rows', 'active', 'dead');
+      const keys = [`job:${id}`, 'pending', 'active', 'schedule', 'dead'].map((name) => s.base + name);
+      return call('cancel', keys, [id, s.rng.pick(BYTES), s.base]);
     },
   ],
   reprocess: [

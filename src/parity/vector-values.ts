@@ -48,10 +48,11 @@ function fits(expected: Expected, reply: Reply, scope: Scope): boolean {
   if (expected === '<any>') return true;
   if (expected === null || typeof expected === 'number') return reply === expected;
   if (typeof expected === 'string') {
-    const near = /^<near:now([+-]\d+)>$/.exec(expected);
+    const near = /^<near:(now)?([+-]\d+)>$/.exec(expected);
     if (near) {
       const got = Buffer.isBuffer(reply) || typeof reply === 'number' ? Number(String(reply)) : NaN;
-      return Math.abs(got - (scope.now + Number(near[1]))) <= scope.toleranceMs;
+      const wanted = (near[1] === undefined ? 0 : scope.now) + Number(near[2]);
+      return Math.abs(got - wanted) <= scope.toleranceMs;
     }
     return Buffer.isBuffer(reply) && reply.equals(resolve(expected, scope));
   }

@@ -5,8 +5,9 @@
  * that a payload that cannot be decoded can still be settled. Does not: talk to the server.
  */
 import { inputError } from '../wire/errors.js';
-import type { Claim } from '../wire/transitions.js';
+import type { Claim, Taken } from '../wire/transitions.js';
 import type { Codec } from './codec.js';
+import { readOpts, type ReadOpts } from './opts.js';
 
 /** What a settle needs of a job: its id and the token of the claim. */
 export interface HeldJob {
@@ -43,6 +44,33 @@ export class Job<T> implements HeldJob {
   get payload(): T {
     this.#decoded ??= { value: decode(this.#codec, this.id, this.bytes) };
     return this.#decoded.value;
+  }
+}
+
+/** A job that was claimed by `take`: with its lane and its own limits. */
+export class TakenJob<T> extends Job<T> {
+  /** The lane it came from; undefined for a flat job. */
+  readonly group: string | undefined;
+  /** Claims that do not count against the cap. */
+  readonly credit: number;
+  /** The row's `opts`, read: the job's name, its limits, and all that was given. */
+  readonly own: ReadOpts;
+
+  constructor(taken: Taken, codec: Codec<T>) {
+    super(taken, codec);
+    this.group = taken.group ?? undefined;
+    this.credit = taken.credit;
+    this.own = readOpts(taken.opts);
+  }
+
+  /** The name given at enqueue, if any. */
+  get name(): string | undefined {
+    return this.own.name;
+  }
+
+  /** All that was given as `opts` at enqueue. */
+  get opts(): Readonly<Record<string, unknown>> {
+    return this.own.all;
   }
 }
 

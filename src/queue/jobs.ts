@@ -6,8 +6,8 @@
  * lease, and `job.token` is what fences the old run's writes.
  * Does not: run handlers, sweep by itself, or keep any state but its settings.
  */
-import type { StandardSchemaV1 } from '@standard-schema/spec';
 import { mint } from '../ids/mint.js';
+import { telemetry } from '../telemetry/index.js';
 import { EmqError, inputError, show } from '../wire/errors.js';
 import type { Call, Outcome, Reply, Transition } from '../wire/call.js';
 import { checkId, Keyspace } from '../wire/keyspace.js';
@@ -17,47 +17,19 @@ import {
   type CountName,
   type JobState,
   type PlaceName,
-  type When,
+  type RecoveryLeg,
+  type Source,
 } from '../wire/transitions.js';
-import { encodePayload, jsonCodec, type Codec } from './codec.js';
-import {
-  anyInteger,
-  bytes,
-  checkPriority,
-  given,
-  givenList,
-  known,
-  notNegative,
-  plainObject,
-  positive,
-} from './input.js';
-import { Job, readRow, type HeldJob, type JobRow } from './job.js';
+import { Admission, ADMISSION, type EnqueueOptions, type JobsOptions } from './admission.js';
+import type { Codec } from './codec.js';
+import { anyInteger, bytes, given, givenList, known, notNegative, positive } from './input.js';
+import { Job, readRow, TakenJob, type HeldJob, type JobRow } from './job.js';
+import { checkWhen, type RunAt } from './run-at.js';
 
 /** What the verbs need of a connector. `Connector` is one. */
 export interface Wire {
   run(call: Call): Promise<Reply>;
   runAll(calls: readonly Call[]): Promise<Outcome[]>;
-}
-
-export interface JobsOptions<T, Input = T> {
-  /** Default: JSON. Both ends of a queue must use the same. */
-  codec?: Codec<T>;
-  /**
-   * Any Standard Schema (zod, valibot, arktype ...): types the payload, and checks it before it is enqueued. What the
-   * schema makes of the input (defaults, coercions) is what is enqueued; it is not run again on a claimed payload.
-   */
-  schema?: StandardSchemaV1<Input, T>;
-  /** The most bytes a payload may have. Default 1 MiB. */
-  maxPayloadBytes?: number;
-}
-
-export interface EnqueueOptions {
-  /** A branded id of your own, `JOB` + 11 digits; enqueueing it again answers `duplicate`. Default: a new one. */
-  id?: string;
-  /** 0 (first, the default) to 2097152. */
-  priority?: number;
-  /** Anything JSON, kept in the row as it is. */
-  opts?: Readonly<Record<string, unknown>>;
 }
 
 export interface Enqueued {
@@ -67,10 +39,6 @@ export interface Enqueued {
 
 export type EnqueuedMany = Enqueued | { readonly id: string; readonly outcome: 'failed'; readonly error: EmqError };
 
-/** A time to run at: so many ms from now by the server's clock, or an absolute time (Unix ms or a Date). */
-export type RunAt = { readonly inMs: number } | { readonly at: number | Date };
-
-const ADMISSION = ['id', 'priority', 'opts'] as const;
 const MINT_TRIES = 8;
 const BULK_STEP = 1000;
 
@@ -82,26 +50,33 @@ export class Jobs<T = unknown, Input = T> {
   readonly queue: string;
   readonly keys: Keyspace;
   readonly #wire: Wire;
-  readonly #codec: Codec<T>;
-  readonly #schema: StandardSchemaV1<Input, T> | undefined;
-  readonly #maxPayloadBytes: number;
+  readonly #admission: Admission<T, Input>;
 
   /** @throws EmqError `EMQ_INPUT` for a queue name outside the grammar. */
   constructor(wire: Wire, queue: string, options: JobsOptions<T, Input> = {}) {
-    known('Jobs', options, ['codec', 'schema', 'maxPayloadBytes']);
+    this.#admission = new Admission(options);
     this.keys = new Keyspace(queue);
     this.queue = queue;
     this.#wire = wire;
-    this.#codec = options.codec ?? jsonCodec<T>();
-    this.#schema = options.schema;
-    this.#maxPayloadBytes = positive('maxPayloadBytes', options.maxPayloadBytes ?? 1_048_576);
+  }
+
+  /** What runs its calls. @internal */
+  get wire(): Wire {
+    return this.#wire;
+  }
+
+  /** What reads and writes its payloads. @internal */
+  get codec(): Codec<T> {
+    return this.#admission.codec;
   }
 
   /** Adds a job that can be claimed at once. With an id of your own, a second time is `duplicate` and changes nothing. */
   async enqueue(payload: Input | Uint8Array, options: EnqueueOptions = {}): Promise<Enqueued> {
     known('enqueue', options, ADMISSION);
-    const admission = await this.#admission(payload, options);
-    return await this.#admit(options.id, (id) => this.#run(transitions.enqueue, { id, ...admission }));
+    return await this.#producing('enqueue', 1, async (trace) => {
+      const admission = await this.#admission.of(payload, options, trace);
+      return await this.#admit(options.id, (id) => this.#run(transitions.enqueue, { id, ...admission }));
+    });
   }
 
   /**
@@ -109,10 +84,18 @@ export class Jobs<T = unknown, Input = T> {
    * Every item is checked before the first is sent.
    */
   async enqueueMany(items: readonly (EnqueueOptions & { payload: Input | Uint8Array })[]): Promise<EnqueuedMany[]> {
+    const { length } = givenList('items', items);
+    return await this.#producing('enqueueMany', length, async (trace) => await this.#enqueueMany(items, trace));
+  }
+
+  async #enqueueMany(
+    items: readonly (EnqueueOptions & { payload: Input | Uint8Array })[],
+    trace: Readonly<Record<string, string>>,
+  ): Promise<EnqueuedMany[]> {
     const inputs = await Promise.all(
-      givenList('items', items).map(async (item) => ({
+      items.map(async (item) => ({
         id: known('an item', item, [...ADMISSION, 'payload']).id === undefined ? mint() : checkId(item.id as string),
-        ...(await this.#admission(item.payload, item)),
+        ...(await this.#admission.of(item.payload, item, trace)),
       })),
     );
     const results: EnqueuedMany[] = [];
@@ -146,8 +129,10 @@ export class Jobs<T = unknown, Input = T> {
   ): Promise<{ readonly id: string; readonly outcome: 'scheduled' | 'duplicate' }> {
     known('schedule', options, ADMISSION);
     const when = checkWhen(runAt);
-    const admission = await this.#admission(payload, options);
-    return await this.#admit(options.id, (id) => this.#run(transitions.schedule, { id, when, ...admission }));
+    return await this.#producing('schedule', 1, async (trace) => {
+      const admission = await this.#admission.of(payload, options, trace);
+      return await this.#admit(options.id, (id) => this.#run(transitions.schedule, { id, when, ...admission }));
+    });
   }
 
   /**
@@ -157,14 +142,36 @@ export class Jobs<T = unknown, Input = T> {
   async claim(options: { leaseMs: number }): Promise<Job<T> | null> {
     const { leaseMs } = known('claim', options, ['leaseMs']);
     const job = await this.#run(transitions.claim, { leaseMs: positive('leaseMs', leaseMs) });
-    return job && new Job(job, this.#codec);
+    return job && new Job(job, this.#admission.codec);
   }
 
   /** Claims up to `size` waiting jobs on one deadline; an empty array when there are none. */
   async claimBatch(options: { leaseMs: number; size: number }): Promise<Job<T>[]> {
     const { leaseMs, size } = known('claimBatch', options, ['leaseMs', 'size']);
     const input = { leaseMs: positive('leaseMs', leaseMs), size: positive('size', size) };
-    return (await this.#run(transitions.claimBatch, input)).map((job) => new Job(job, this.#codec));
+    return (await this.#run(transitions.claimBatch, input)).map((job) => new Job(job, this.#admission.codec));
+  }
+
+  /**
+   * Claims up to `count` waiting jobs on one deadline, flat ones, those of lanes in their turn, or both in one order
+   * (default); ids without a row are dropped on the way. With the jobs come their lanes, credits and own limits. When
+   * more wait than were asked for, a parked consumer is woken.
+   */
+  async take(options: { leaseMs: number; count: number; source?: Source }): Promise<TakenJob<T>[]> {
+    const { leaseMs, count, source = 'both' } = known('take', options, ['leaseMs', 'count', 'source']);
+    if (!['flat', 'lanes', 'both'].includes(source)) {
+      throw inputError(`source must be flat, lanes or both, got ${show(source)}`);
+    }
+    const input = { leaseMs: positive('leaseMs', leaseMs), count: positive('count', count), source };
+    return (await this.#run(transitions.take, input)).map((taken) => new TakenJob(taken, this.#admission.codec));
+  }
+
+  /**
+   * Hands a held job back untried: it waits again at once, and the claim does not count.
+   * @throws EmqError `EMQSTALE`, `EMQSTATE` (not active).
+   */
+  async release(job: HeldJob): Promise<'released'> {
+    return await this.#run(transitions.release, checkHeld(job));
   }
 
   /** The job is done: it leaves no key behind. `gone`: it was done already. @throws `EMQSTALE` `EMQSTATE`. */
@@ -246,7 +253,10 @@ export class Jobs<T = unknown, Input = T> {
 
   /** Another payload for a job in whatever state. */
   async updateData(id: string, payload: Input | Uint8Array): Promise<'updated' | 'gone'> {
-    return await this.#run(transitions.updateData, { id: checkId(id), payload: await this.#payload(payload) });
+    return await this.#run(transitions.updateData, {
+      id: checkId(id),
+      payload: await this.#admission.payload(payload),
+    });
   }
 
   /** Writes how far a job is, and publishes it on the queue's events channel. */
@@ -278,8 +288,33 @@ export class Jobs<T = unknown, Input = T> {
   }
 
   /**
-   * A dead job waits again; its last error and stall count are forgotten. Its claim count stays, so it needs a
-   * `maxAttempts` above that to be tried more than once. @throws EmqError `EMQSTATE` not dead.
+   * Cancels a job wherever it is: one that waits or is scheduled is removed; one that runs is `signalled`: its consumer,
+   * on whatever process, aborts its signal, and if the handler then throws the job is dead. A signal is heard only by a
+   * consumer that is connected now. @throws EmqError `EMQLOCK`.
+   */
+  async cancel(id: string, reason = ''): Promise<'removed' | 'signalled' | 'dead' | 'gone'> {
+    if (typeof reason !== 'string') throw inputError(`the reason of a cancel must be text, got ${show(reason)}`);
+    return await this.#run(transitions.cancel, { id: checkId(id), reason });
+  }
+
+  /**
+   * Moves jobs whose rows cannot be read, and which therefore stop claims and sweeps, to the dead; answers which and why.
+   * `limit` should be as large as the claims and sweeps are.
+   */
+  async quarantine(options: { limit?: number } = {}): Promise<{ readonly id: string; readonly why: string }[]> {
+    const { limit = 100 } = known('quarantine', options, ['limit']);
+    return await this.#run(transitions.quarantine, { limit: positive('limit', limit) });
+  }
+
+  /** How consumers of this queue recover lapsed leases from now on, whatever they were started with. */
+  async setRecovery(leg: RecoveryLeg): Promise<void> {
+    if (!['reap', 'stalled'].includes(leg)) throw inputError(`recovery must be reap or stalled, got ${show(leg)}`);
+    await this.#run(transitions.recovery, { leg, mode: 'set' });
+  }
+
+  /**
+   * A dead job waits again; its last error and stall count are forgotten, and its claims so far no longer count
+   * (`credit`): a consumer tries it as often as a new one. @throws EmqError `EMQSTATE` not dead.
    */
   async reprocess(id: string): Promise<'pending' | 'gone'> {
     return await this.#run(transitions.reprocess, { id: checkId(id) });
@@ -323,6 +358,17 @@ export class Jobs<T = unknown, Input = T> {
     return { count: await this.#run(transitions.metrics, { outcome }) };
   }
 
+  /** In a producer span where there is telemetry: its context travels in the rows. */
+  async #producing<R>(
+    operation: 'enqueue' | 'enqueueMany' | 'schedule',
+    count: number,
+    run: (trace: Record<string, string>) => Promise<R>,
+  ): Promise<R> {
+    const traced = telemetry();
+    if (traced === undefined) return await run({});
+    return await traced.producing({ queue: this.queue, operation, count }, run);
+  }
+
   #call<I, R>(transition: Transition<I, R>, input: I): Call {
     return { transition, queue: this.queue, ...transition.layout(this.keys, input) };
   }
@@ -336,41 +382,6 @@ export class Jobs<T = unknown, Input = T> {
       const id = typeof input === 'object' && 'id' in input ? ` ${String(input.id)}` : '';
       throw error.during(`${transition.name}${id} on queue ${this.queue}`);
     }
-  }
-
-  async #admission(payload: Input | Uint8Array, options: EnqueueOptions) {
-    if (options.id !== undefined) checkId(options.id);
-    return {
-      payload: await this.#payload(payload),
-      priority: checkPriority(options.priority),
-      opts: options.opts === undefined ? undefined : optsText(options.opts),
-    };
-  }
-
-  async #payload(value: Input | Uint8Array): Promise<Buffer> {
-    const checked = value instanceof Uint8Array ? value : await this.#check(value);
-    const encoded = encodePayload(this.#codec, checked);
-    if (encoded.length > this.#maxPayloadBytes) {
-      throw inputError(
-        `the payload has ${encoded.length} bytes, the limit is ${this.#maxPayloadBytes}: store it elsewhere and enqueue where it is, or raise maxPayloadBytes`,
-      );
-    }
-    return encoded;
-  }
-
-  async #check(value: Input): Promise<T> {
-    // without a schema the two types are one
-    if (!this.#schema) return value as unknown as T;
-    let result: StandardSchemaV1.Result<T>;
-    try {
-      result = await this.#schema['~standard'].validate(value);
-    } catch (cause) {
-      throw inputError(`the schema failed on the payload: ${cause instanceof Error ? cause.message : show(cause)}`);
-    }
-    if (!result.issues) return result.value;
-    const issue = result.issues[0];
-    const path = issue?.path?.map((part) => String(typeof part === 'object' ? part.key : part)).join('.');
-    throw inputError(`the payload does not fit its schema${path ? ` at ${path}` : ''}: ${issue?.message ?? 'invalid'}`);
   }
 
   /** The second try of one item of many: whatever becomes of it, the other items keep their answers. */
@@ -408,17 +419,4 @@ export class Jobs<T = unknown, Input = T> {
 function checkHeld(job: HeldJob): HeldJob {
   given('job (what claim gave, or { id, token })', job);
   return { id: checkId(job.id), token: positive('token', job.token) };
-}
-
-function checkWhen(runAt: RunAt): When {
-  const names = Object.keys(given('the time to run at', runAt));
-  if (names.length !== 1 || !('at' in runAt || 'inMs' in runAt)) {
-    throw inputError('the time to run at must be { inMs } (from now) or { at } (Unix ms or a Date)');
-  }
-  if ('at' in runAt) return { at: anyInteger('at', runAt.at instanceof Date ? runAt.at.getTime() : runAt.at) };
-  return { inMs: anyInteger('inMs', runAt.inMs) };
-}
-
-function optsText(opts: Readonly<Record<string, unknown>>): string {
-  return encodePayload(jsonCodec(), plainObject('opts', opts)).toString();
 }

@@ -21,7 +21,8 @@ export interface Script {
 }
 
 /** The native commands of the module `trafikey` (wire contract, section 7). */
-export type NativeCommand = 'EMQ.CLAIM' | 'EMQ.COMPLETE' | 'EMQ.FAIL' | 'EMQ.STALLED.CHECK';
+export type NativeCommand =
+  'EMQ.CLAIM' | 'EMQ.TAKE' | 'EMQ.RELEASE' | 'EMQ.COMPLETE' | 'EMQ.FAIL' | 'EMQ.STALLED.CHECK';
 
 /**
  * One transition or read, declared once. `Input` is what a verb gives, `Result` what it gets back.
@@ -55,6 +56,11 @@ export interface Call {
   readonly queue: string;
   readonly keys: readonly Arg[];
   readonly args: readonly Arg[];
+  /**
+   * True for a call that is right only now, on the connection that is up: it does not wait for one and is never sent a
+   * second time, not even where that would do no harm. A sweep must not be the first thing after a reconnect.
+   */
+  readonly once?: true;
 }
 
 /** The outcome of one call of several that were sent together. */

@@ -103,6 +103,15 @@ function fromCluster(nodes: readonly ClusterNode[], options: ClusterOptions, set
   return source(where, () => new Cluster(start.slice(), all), secretsOf(redisOptions));
 }
 
+/**
+ * Connections of their own to one node of a cluster, with all that the cluster's client found out about reaching it.
+ * @param node that client's connection to it.
+ */
+export function nodeSource(node: Redis, cluster: ClientSource, settings: Settings): ClientSource {
+  const create = (): Redis => node.duplicate(tamed(settings));
+  return { where: address(node.options), create, redact: (text) => cluster.redact(text) };
+}
+
 /** The same for a node of a cluster: what Cluster itself decides about its nodes is not ours to set. */
 function tamedNode(settings: Settings): NonNullable<ClusterOptions['redisOptions']> & { replyMapping: 'legacy' } {
   const {
@@ -153,7 +162,8 @@ function secretsOf(options: { password?: unknown; sentinelPassword?: unknown } |
   );
 }
 
-function address(options: RedisOptions): string {
+/** Where these options lead, for errors, and to tell one node from another. */
+export function address(options: RedisOptions): string {
   if (options.sentinels) return `${options.name ?? 'the primary'} behind sentinels`;
   return options.path ?? `${options.host ?? 'localhost'}:${options.port ?? 6379}`;
 }

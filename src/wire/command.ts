@@ -20,6 +20,8 @@ export interface Sent {
   readonly promise: Promise<unknown>;
   /** True if the server may have executed it. */
   readonly written: boolean;
+  /** The socket it was last written to: on a cluster that tells which node was asked, redirects followed. */
+  readonly socket?: object | undefined;
 }
 
 /** Makes a command of the class that the client understands: a client may come from another copy of ioredis. */
@@ -52,6 +54,7 @@ export function sendOn(client: Redis | Cluster, command: Command & Sent): Sent {
 function watched(base: typeof Command): CommandFactory {
   class Watched extends base {
     written = false;
+    socket: object | undefined;
     readonly #slot: number | undefined;
 
     constructor(command: string, args: readonly Arg[], slot: number | undefined) {
@@ -66,6 +69,7 @@ function watched(base: typeof Command): CommandFactory {
 
     override toWritable(socket: object): string | Buffer {
       this.written = true;
+      this.socket = socket;
       burst(socket);
       return super.toWritable(socket);
     }

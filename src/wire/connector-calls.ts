@@ -370,6 +370,7 @@ export class Calls {
     if (op.done) return;
     if (this.#closing) return this.#fail(op, closed());
     if (this.#blocked !== undefined) return this.#fail(op, again(this.#blocked));
+    if (op.call.once === true) return this.#fail(op, this.#unreachable());
     if (!op.lost) op.unsentSince ??= performance.now();
     this.#waiting.push(op);
     this.#waitTimer ??= setTimeout(() => this.#stopWaiting(), this.#settings.waitMs);
@@ -405,6 +406,7 @@ export class Calls {
    */
   #pause(op: Op): void {
     if (this.#closing) return this.#fail(op, op.refusal ?? closed());
+    if (op.call.once === true) return this.#fail(op, op.refusal ?? this.#unreachable());
     const pause = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** op.tries++);
     // A last try would end in an unknown outcome; what is known now is better.
     if (!op.lost && performance.now() + pause >= op.deadline) return this.#fail(op, op.refusal ?? this.#unreachable());
@@ -475,7 +477,7 @@ export class Calls {
 }
 
 /** The fence of one queue: the module first on wire 6, since nothing may be branded without it. */
-async function checkQueue(link: Link, queue: string, settings: Settings): Promise<void> {
+export async function checkQueue(link: Link, queue: string, settings: Settings): Promise<void> {
   const { version } = new Keyspace(queue);
   const ask: Ask = (command, args) => link.ask(queue, command, args);
   if (settings.wire === 6 && link.manyNodes) await proveModule(ask);

@@ -48,9 +48,9 @@ export interface ConnectorOptions {
   readonly waitMs?: number;
   /** How long a call may take in all. Default 10 000. */
   readonly replyTimeoutMs?: number;
-  /** A silent connection is asked for a sign of life this often. Default 5 000. */
+  /** A silent connection is asked for a sign of life this often. Default 1 000. */
   readonly heartbeatMs?: number;
-  /** How long a peer may stay silent when asked, or take to accept a connection, before it is given up. Default 5 000. */
+  /** How long a peer may stay silent when asked, or take to accept a connection, before it is given up. Default 2 500. */
   readonly heartbeatDeadlineMs?: number;
   /** First and longest pause between two tries to reconnect. Defaults 100 and 2 000. */
   readonly reconnectMinMs?: number;
@@ -84,8 +84,8 @@ const TIMES = {
   connectTimeoutMs: 10_000,
   waitMs: 1_000,
   replyTimeoutMs: 10_000,
-  heartbeatMs: 5_000,
-  heartbeatDeadlineMs: 5_000,
+  heartbeatMs: 1_000,
+  heartbeatDeadlineMs: 2_500,
   reconnectMinMs: 100,
   reconnectMaxMs: 2_000,
   closeGraceMs: 1_000,

@@ -10,7 +10,7 @@ import type { Link } from './transport.js';
 
 /** True if the call may be executed twice without harm (wire contract, section 10). */
 export function harmless(call: Call): boolean {
-  return call.transition.repeatable || call.transition.readOnly;
+  return call.once !== true && (call.transition.repeatable || call.transition.readOnly);
 }
 
 /** Each caller gets an error of its own, with a stack of its own. */

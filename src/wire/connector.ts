@@ -4,19 +4,20 @@
  * Invariants: no call is sent on a connection whose fence has not passed; the executor is chosen once, by `wire`; after
  * a loss it reconnects with a growing, jittered pause, without end, until it is closed; it rejects with `EmqError` only.
  * No error, event or statistic holds a user name, a password or a payload.
- * Does not: know any transition, decode payloads, or block: blocking reads and subscriptions need links of their own.
+ * Does not: know any transition, decode payloads, or block: blocking reads and subscriptions have links of their own,
+ * which it opens for those who need one (`openDedicated`), never reopens, and ends when it is closed.
  */
-import { EventEmitter } from 'node:events';
+import { EventEmitter, setMaxListeners } from 'node:events';
 import { setTimeout as pause } from 'node:timers/promises';
 
 import type { Call, Outcome, Reply } from './call.js';
 import { clientSource, type ClientSource } from './client-source.js';
-import { Calls } from './connector-calls.js';
-import { overloaded } from './connector-outcomes.js';
+import { Calls, checkQueue } from './connector-calls.js';
+import { closed, overloaded } from './connector-outcomes.js';
 import { readOptions, type ConnectorOptions, type Settings } from './connector-options.js';
 import { EmqError, inputError } from './errors.js';
 import type { Wire } from './executor.js';
-import { openLink, type Link } from './transport.js';
+import { givenUp, openLink, type Link } from './transport.js';
 
 export type { ConnectorOptions } from './connector-options.js';
 
@@ -69,6 +70,14 @@ const PASSING: ReadonlySet<string> = new Set([
 const LASTING =
   /^(ERR_TLS|ERR_SSL|ERR_OSSL|ERR_INVALID|CERT_|DEPTH_ZERO|SELF_SIGNED|UNABLE_TO_|HOSTNAME_|EPROTO$|EACCES$|EPERM$)/;
 
+/** What a dedicated link is for. */
+export interface DedicatedUse {
+  /** The queue it serves: on a cluster the link goes to that queue's node. Without: to any primary (a subscription). */
+  readonly queue?: string;
+  /** How long its commands block at the server, in ms: for so much longer it may be silent when asked for a sign of life. */
+  readonly blockMs?: number;
+}
+
 export class Connector extends EventEmitter<ConnectorEvents> {
   /** The wire that was asked for: 4 runs scripts, 6 native commands where there are any. */
   readonly wire: Wire;
@@ -80,16 +89,25 @@ export class Connector extends EventEmitter<ConnectorEvents> {
   #closed: Promise<void> | undefined;
   #link: Link | undefined;
   #reconnecting: Promise<void> | undefined;
+  /** Links of their own, open or being opened. */
+  readonly #dedicated = new Set<Promise<Link>>();
+  #epoch = 0;
   #refused = false;
   #connects = 0;
   #tries = 0;
   #upSince = 0;
-  #last: { readonly protocol: 2 | 3; readonly perQueue: boolean } = { protocol: 2, perQueue: false };
+  #last: { readonly protocol: 2 | 3; readonly perQueue: boolean; readonly manyNodes: boolean } = {
+    protocol: 2,
+    perQueue: false,
+    manyNodes: false,
+  };
 
   private constructor(settings: Settings) {
     super();
     this.wire = settings.wire;
     this.#settings = settings;
+    // As many may listen as there are dedicated links to open: that is no leak.
+    setMaxListeners(0, this.#closing.signal);
     this.#source = clientSource(settings);
     this.#calls = new Calls(settings, this.#source);
   }
@@ -157,6 +175,49 @@ export class Connector extends EventEmitter<ConnectorEvents> {
     return this.close();
   }
 
+  /**
+   * Grows with every connection that is taken up and with every node of a cluster that is lost: the same number means
+   * that there was no interruption.
+   * @internal
+   */
+  get epoch(): number {
+    return this.#epoch;
+  }
+
+  /**
+   * The pause before the next try to connect, in ms, after so many: doubled from try to try; the jitter takes up to half
+   * of it away, so that clients do not come back all at once.
+   * @internal
+   */
+  pauseMs(tries: number): number {
+    const { reconnectMinMs, reconnectMaxMs } = this.#settings;
+    const longest = Math.min(reconnectMaxMs, reconnectMinMs * 2 ** Math.min(tries, 30));
+    return Math.ceil(longest * (0.5 + Math.random() / 2));
+  }
+
+  /**
+   * When the connection came back after its last loss (performance.now()); undefined while there was none.
+   * @internal
+   */
+  get reconnectedAt(): number | undefined {
+    return this.#connects > 1 ? this.#upSince : undefined;
+  }
+
+  /**
+   * One try to open a link of its own, fenced like every other, for what would hold up all calls on the shared one. It
+   * is the caller's to destroy, and is destroyed by `close()`. On a cluster it needs the connector to be up.
+   * @param signal gives up the try; an open link does not mind it.
+   * @throws EmqError as a try to connect does; `EMQ_CLOSED` when the signal gave up or the connector is closed.
+   * @internal
+   */
+  openDedicated(signal: AbortSignal, use: DedicatedUse = {}): Promise<Link> {
+    const opening = this.#openDedicated(signal, use);
+    this.#dedicated.add(opening);
+    const over = (): void => void this.#dedicated.delete(opening);
+    opening.then((link) => link.ended, over).then(over, over);
+    return opening;
+  }
+
   /** What it has done and how it is. */
   stats(): ConnectorStats {
     const state = this.#closing.signal.aborted
@@ -204,14 +265,80 @@ export class Connector extends EventEmitter<ConnectorEvents> {
     return openLink(this.#source, this.#settings, timeoutMs, signal);
   }
 
+  async #openDedicated(signal: AbortSignal, { queue, blockMs = 0 }: DedicatedUse): Promise<Link> {
+    // Not AbortSignal.any: it holds on to what follows a signal that lives as long as the process does.
+    const giveUp = new AbortController();
+    const onAbort = (): void => giveUp.abort(this.#closing.signal.aborted ? closed() : signal.reason);
+    const signals = [signal, this.#closing.signal];
+    for (const one of signals) one.addEventListener('abort', onAbort, { once: true });
+    if (signals.some(({ aborted }) => aborted)) onAbort();
+    try {
+      const source = await this.#dedicatedSource(queue, giveUp.signal);
+      const { connectTimeoutMs, heartbeatDeadlineMs } = this.#settings;
+      const patient = { ...this.#settings, heartbeatDeadlineMs: heartbeatDeadlineMs + blockMs };
+      const timeoutMs = Math.min(connectTimeoutMs, heartbeatDeadlineMs);
+      const link = await openLink(source, patient, timeoutMs, giveUp.signal);
+      if (queue !== undefined && link.perQueue) await this.#fenceQueue(link, queue, giveUp.signal);
+      return link;
+    } finally {
+      for (const one of signals) one.removeEventListener('abort', onAbort);
+    }
+  }
+
+  /** On a cluster the open connection knows which node it is; elsewhere there is only one place. */
+  async #dedicatedSource(queue: string | undefined, signal: AbortSignal): Promise<ClientSource> {
+    if (signal.aborted) throw givenUp(signal);
+    const link = this.#link;
+    if (link === undefined) {
+      if (!this.#last.manyNodes) return this.#source;
+      throw new EmqError('EMQ_CONNECTION', `no connection to ${this.#source.where}`);
+    }
+    return new Promise((resolve, reject) => {
+      signal.addEventListener('abort', () => reject(givenUp(signal)), { once: true });
+      link.dedicatedSource(queue).then(resolve, reject);
+    });
+  }
+
+  async #fenceQueue(link: Link, queue: string, signal: AbortSignal): Promise<void> {
+    // Its reply may be long in coming; ended, the link answers at once.
+    const end = (): void => void link.destroy();
+    signal.addEventListener('abort', end, { once: true });
+    try {
+      await checkQueue(link, queue, this.#settings);
+    } catch (error) {
+      await link.destroy();
+      throw signal.aborted ? givenUp(signal) : error;
+    } finally {
+      signal.removeEventListener('abort', end);
+    }
+  }
+
   #adopt(link: Link): void {
     this.#link = link;
+    this.#epoch++;
     this.#last = link;
     this.#connects++;
     this.#refused = false;
     this.#upSince = performance.now();
     link.onLost = (reason) => this.#lost(link, reason);
     this.#calls.attach(link);
+    const { onNodeLost } = link;
+    link.onNodeLost = (where) => {
+      this.#epoch++;
+      onNodeLost?.(where);
+      this.#endDedicated(where);
+    };
+  }
+
+  /** A node may have left the cluster and yet be up: who listened there would hear nothing any more, and not know it. */
+  #endDedicated(where: string): void {
+    const reason = new EmqError('EMQ_CONNECTION', `EMQ_CONNECTION the cluster has lost its node ${where}`);
+    for (const opening of this.#dedicated) {
+      void opening.then(
+        (link) => (link.where === where ? link.destroy(reason) : undefined),
+        () => {},
+      );
+    }
   }
 
   #lost(link: Link, reason: EmqError): void {
@@ -251,18 +378,21 @@ export class Connector extends EventEmitter<ConnectorEvents> {
     }
   }
 
-  /** Doubled from try to try; the jitter takes up to half of it away, so that clients do not come back all at once. */
   #nextDelay(): number {
-    const { reconnectMinMs, reconnectMaxMs } = this.#settings;
-    const longest = Math.min(reconnectMaxMs, reconnectMinMs * 2 ** Math.min(this.#tries++, 30));
-    return Math.ceil(longest * (0.5 + Math.random() / 2));
+    return this.pauseMs(this.#tries++);
   }
 
   async #shutDown(): Promise<void> {
     this.#closing.abort();
+    const dedicated = [...this.#dedicated].map((opening) =>
+      opening.then(
+        (link) => link.destroy(),
+        () => {},
+      ),
+    );
     await this.#calls.drain(this.#link === undefined ? 0 : this.#settings.closeGraceMs);
     await this.#reconnecting;
-    await this.#link?.destroy();
+    await Promise.all([this.#link?.destroy(), ...dedicated]);
     this.#calls.finish();
     this.#tell('closed');
   }

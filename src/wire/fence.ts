@@ -1,8 +1,8 @@
 /**
  * The fence (wire contract, section 8): the brand that says which wire a node, or in cluster mode a queue, belongs to.
  *
- * Invariants: a foreign brand is never written over; nothing is branded before a wire 6 connector has seen the four
- * native commands; an error reply is reported as what it is and never taken for a brand.
+ * Invariants: a foreign brand is never written over; nothing is branded before a wire 6 connector has seen all
+ * the native commands; an error reply is reported as what it is and never taken for a brand.
  * Does not: decide when to look (transport.ts at every connect, queue-gate.ts per queue in cluster mode), or
  * move a node from one wire to the other.
  */
@@ -14,7 +14,14 @@ import type { Wire } from './executor.js';
 export const BRANDS: Readonly<Record<Wire, string>> = { 4: 'echomq:4.0.0', 6: 'echomq:6.0.0' };
 
 /** The commands without which a wire 6 connector does not start. */
-export const NATIVE_COMMANDS: readonly NativeCommand[] = ['EMQ.CLAIM', 'EMQ.COMPLETE', 'EMQ.FAIL', 'EMQ.STALLED.CHECK'];
+export const NATIVE_COMMANDS: readonly NativeCommand[] = [
+  'EMQ.CLAIM',
+  'EMQ.TAKE',
+  'EMQ.RELEASE',
+  'EMQ.COMPLETE',
+  'EMQ.FAIL',
+  'EMQ.STALLED.CHECK',
+];
 
 /** Sends one command on the connection that is being fenced. Rejects with an `EmqError`. */
 export type Ask = (command: string, args: readonly Arg[]) => Promise<Reply>;
@@ -44,7 +51,7 @@ export async function checkBrand(ask: Ask, key: string, what: string, rules: Fen
 }
 
 /**
- * Passes when the server knows the four native commands.
+ * Passes when the server knows the native commands.
  * @throws EmqError `EMQWIRE` when it does not: the module is not loaded. The server's own errors.
  */
 export async function proveModule(ask: Ask): Promise<void> {
@@ -52,9 +59,14 @@ export async function proveModule(ask: Ask): Promise<void> {
   const known = Array.isArray(reply) ? reply : [];
   const missing = NATIVE_COMMANDS.filter((_, i) => !Array.isArray(known[i]));
   if (missing.length === 0) return;
+  const old = missing.length < NATIVE_COMMANDS.length;
+  const is = old ? 'on the server is older than this client' : 'is not loaded';
+  const mend = old
+    ? 'build the one of this version (emq build-module) and restart the server with it'
+    : 'load it (was --loadmodule lost in a restart?)';
   throw new EmqError(
     'EMQWIRE',
-    `EMQWIRE the module trafikey is not loaded (no ${missing.join(', ')}), needs ${BRANDS[6]}: load it (was --loadmodule lost in a restart?), or connect with wire: 4 to a node of that wire`,
+    `EMQWIRE the module trafikey ${is} (no ${missing.join(', ')}), needs ${BRANDS[6]}: ${mend}, or connect with wire: 4 to a node of that wire`,
   );
 }
 

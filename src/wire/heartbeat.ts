@@ -36,8 +36,8 @@ export class Heartbeat {
     this.#commands = commands;
     this.#everyMs = everyMs;
     this.#deadlineMs = deadlineMs;
-    // Often enough to ask, and to notice a deadline, within a quarter of the time given.
-    const tickMs = Math.max(1, Math.ceil(Math.min(everyMs, deadlineMs) / 4));
+    // Often enough to ask, and to notice a deadline, within an eighth of the time given.
+    const tickMs = Math.max(1, Math.ceil(Math.min(everyMs, deadlineMs) / 8));
     // The verdict waits for the poll phase: after a blocked event loop the replies are there, only not read yet.
     this.#timer = setInterval(
       () => (this.#check ??= setImmediate((now: number) => this.#tick(now), performance.now())),

@@ -21,11 +21,15 @@ export class Keyspace {
   readonly active: string;
   readonly schedule: string;
   readonly dead: string;
+  /** Groups whose lane can be served now, a list. */
+  readonly ring: string;
   readonly wake: string;
   readonly meta: string;
   readonly version: string;
   /** The pub/sub channel of lifecycle events; not a key. */
   readonly events: string;
+  /** The pub/sub channel on which whoever runs a job is told to stop; not a key. */
+  readonly cancel: string;
 
   /** @throws EmqError `EMQ_INPUT` for a name that is not 1 to 128 of `A-Z a-z 0-9 . _ -`, or is `emq`. */
   constructor(queue: string) {
@@ -38,10 +42,12 @@ export class Keyspace {
     this.active = `${this.base}active`;
     this.schedule = `${this.base}schedule`;
     this.dead = `${this.base}dead`;
+    this.ring = `${this.base}ring`;
     this.wake = `${this.base}wake`;
     this.meta = `${this.base}meta`;
     this.version = `${this.base}version`;
     this.events = `${this.base}events`;
+    this.cancel = `${this.base}cancel`;
   }
 
   /** The row of a job. @throws EmqError `EMQ_INPUT` unless `id` is a branded id (14 bytes). */

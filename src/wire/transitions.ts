@@ -8,17 +8,19 @@
  * Does not: encode payloads (the verbs do) or judge them.
  */
 import { inputError, show } from './errors.js';
-import type { Arg, Reply, Transition } from './call.js';
+import { claim, taken, type Claim, type Taken } from './claim.js';
+import { ids, integer, list, maybe, oneOf, string, unexpected } from './fields.js';
+import type { Arg, Transition } from './call.js';
 
 import { scripts } from './scripts.generated.js';
 
-/** A job that was claimed, as the wire gives it. `attempts` is the fencing token. */
-export interface Claim {
-  readonly id: string;
-  /** null for a row without a payload, which no verb of ours writes. */
-  readonly payload: Buffer | null;
-  readonly attempts: number;
-}
+export type { Claim, Taken };
+
+/** Which waiting jobs a take serves. */
+export type Source = 'flat' | 'lanes' | 'both';
+
+/** Which transition brings back jobs whose lease has lapsed. */
+export type RecoveryLeg = 'reap' | 'stalled';
 
 /** A run-at time: `inMs` from now on the server's clock, or `at`, Unix ms. */
 export type When = { readonly inMs: number } | { readonly at: number };
@@ -63,43 +65,6 @@ function optional(priority: number | undefined, opts: string | undefined): Arg[]
 
 function when(time: When): Arg[] {
   return 'at' in time ? ['at', text(time.at)] : ['in', text(time.inMs)];
-}
-
-function unexpected(what: string, reply: Reply): never {
-  const kind =
-    reply === null ? 'nil' : Buffer.isBuffer(reply) ? 'a string' : Array.isArray(reply) ? 'an array' : String(reply);
-  throw new TypeError(`${what}: unexpected reply ${kind}`);
-}
-
-function integer(what: string, reply: Reply): number {
-  return typeof reply === 'number' ? reply : unexpected(what, reply);
-}
-
-function list(what: string, reply: Reply): Reply[] {
-  return Array.isArray(reply) ? reply : unexpected(what, reply);
-}
-
-function string(what: string, reply: Reply): string {
-  return Buffer.isBuffer(reply) ? reply.toString() : unexpected(what, reply);
-}
-
-function ids(what: string, reply: Reply): string[] {
-  return list(what, reply).map((id) => string(what, id));
-}
-
-function claim(reply: Reply[]): Claim {
-  const [id, payload, attempts] = reply;
-  if (!Buffer.isBuffer(id) || typeof attempts !== 'number') return unexpected('claim', reply);
-  return { id: id.toString(), payload: Buffer.isBuffer(payload) ? payload : null, attempts };
-}
-
-/** One of two words for the replies 1 and another number. */
-function oneOf<A, B>(what: string, one: A, otherReply: number, other: B): (reply: Reply) => A | B {
-  return (reply) => {
-    const n = integer(what, reply);
-    if (n === 1) return one;
-    return n === otherReply ? other : unexpected(what, reply);
-  };
 }
 
 const define = <I, R>(transition: Transition<I, R>): Transition<I, R> => transition;
@@ -162,6 +127,29 @@ export const transitions = {
     argNames: ['lease', 'size'],
     layout: (k, { leaseMs, size }) => ({ keys: [k.pending, k.active, k.base], args: [text(leaseMs), text(size)] }),
     read: (reply) => list('claim_batch', reply).map((job) => claim(list('claim_batch', job))),
+  }),
+  take: define<{ readonly leaseMs: number; readonly count: number; readonly source: Source }, Taken[]>({
+    name: 'take',
+    script: scripts.take,
+    native: 'EMQ.TAKE',
+    ...write,
+    keyNames: ['pending', 'ring', 'active', 'b'],
+    argNames: ['lease', 'count', 'source'],
+    layout: (k, { leaseMs, count, source }) => ({
+      keys: [k.pending, k.ring, k.active, k.base],
+      args: [text(leaseMs), text(count), source],
+    }),
+    read: (reply) => list('take', reply).map((job) => taken(list('take', job))),
+  }),
+  release: define<Held, 'released'>({
+    name: 'release',
+    script: scripts.release,
+    native: 'EMQ.RELEASE',
+    ...write,
+    keyNames: ['active', 'pending', 'row'],
+    argNames: ['id', 'token', 'b'],
+    layout: (k, { id, token }) => ({ keys: [k.active, k.pending, k.job(id)], args: [id, text(token), k.base] }),
+    read: (reply) => (integer('release', reply) === 1 ? 'released' : unexpected('release', reply)),
   }),
   complete: define<Held, 'completed' | 'gone'>({
     name: 'complete',
@@ -261,6 +249,80 @@ export const transitions = {
     read: (reply) => {
       const [recovered, dead] = list('stalled_check', reply);
       return { recovered: ids('stalled_check', recovered ?? null), dead: ids('stalled_check', dead ?? null) };
+    },
+  }),
+  quarantine: define<{ readonly limit: number }, { readonly id: string; readonly why: string }[]>({
+    name: 'quarantine',
+    script: scripts.quarantine,
+    ...repeatableWrite,
+    keyNames: ['pending', 'ring', 'active', 'schedule', 'dead', 'b'],
+    argNames: ['limit'],
+    layout: (k, { limit }) => ({
+      keys: [k.pending, k.ring, k.active, k.schedule, k.dead, k.base],
+      args: [text(limit)],
+    }),
+    read: (reply) =>
+      list('quarantine', reply).map((found) => {
+        const [id, why] = ids('quarantine', found);
+        return id === undefined || why === undefined ? unexpected('quarantine', found) : { id, why };
+      }),
+  }),
+  agenda: define<void, { readonly dueInMs: number | null; readonly recovery: string | null }>({
+    name: 'agenda',
+    script: scripts.agenda,
+    ...read,
+    keyNames: ['schedule', 'b'],
+    argNames: [],
+    layout: (k) => ({ keys: [k.schedule, k.base], args: [] }),
+    read: (reply) => {
+      const [due, leg] = list('agenda', reply);
+      return {
+        dueInMs: due === null || due === undefined ? null : integer('agenda', due),
+        recovery: maybe('agenda', leg),
+      };
+    },
+  }),
+  recovery: define<{ readonly leg: RecoveryLeg; readonly mode: 'keep' | 'set' }, string>({
+    name: 'recovery',
+    script: scripts.recovery,
+    ...repeatableWrite,
+    keyNames: ['meta'],
+    argNames: ['leg', 'mode'],
+    layout: (k, { leg, mode }) => ({ keys: [k.meta], args: [leg, mode] }),
+    read: (reply) => string('recovery', reply),
+  }),
+  wake: define<void, 'pushed' | 'full'>({
+    name: 'wake',
+    script: scripts.wake,
+    ...repeatableWrite,
+    keyNames: ['wake'],
+    argNames: [],
+    layout: (k) => ({ keys: [k.wake], args: [] }),
+    read: oneOf('wake', 'pushed', 0, 'full'),
+  }),
+  publish: define<{ readonly messages: readonly Arg[] }, number>({
+    name: 'publish',
+    script: scripts.publish,
+    ...write,
+    keyNames: ['b'],
+    argNames: ['message...'],
+    layout: (k, { messages }) => ({ keys: [k.base], args: messages }),
+    read: (reply) => integer('publish', reply),
+  }),
+  cancel: define<{ readonly id: string; readonly reason: string }, 'removed' | 'signalled' | 'dead' | 'gone'>({
+    name: 'cancel',
+    script: scripts.cancel,
+    ...repeatableWrite,
+    keyNames: ['row', 'pending', 'active', 'schedule', 'dead'],
+    argNames: ['id', 'reason', 'b'],
+    layout: (k, { id, reason }) => ({
+      keys: [k.job(id), k.pending, k.active, k.schedule, k.dead],
+      args: [id, reason, k.base],
+    }),
+    read: (reply) => {
+      const word = string('cancel', reply);
+      if (word === 'removed' || word === 'signalled' || word === 'dead' || word === 'gone') return word;
+      return unexpected('cancel', reply);
     },
   }),
   pause: define<void, void>({

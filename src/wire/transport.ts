@@ -4,19 +4,20 @@
  * Invariants: a link is handed out only after the fence of this very connection has passed, and it never comes back:
  * after a loss a new link is opened, and fenced, from the start. On a cluster node the brand is per queue and is not
  * looked at here (queue-gate.ts). A link that was not handed out, or was destroyed, leaves no socket and no timer.
- * Does not: retry, or know of calls. A dedicated connection (a blocking read, a subscription) is one more link.
+ * Does not: retry, or know of calls. A dedicated connection (a blocking read, a subscription) is one more link; on a
+ * cluster it is a plain connection to one node.
  */
 import type { Cluster, Redis } from 'ioredis';
 
 import type { Arg, Reply } from './call.js';
-import type { ClientSource } from './client-source.js';
+import { address, nodeSource, type ClientSource } from './client-source.js';
 import { commandsOf, sendOn, type CommandFactory, type Sent } from './command.js';
 import type { Settings } from './connector-options.js';
 import { EmqError, fromReply } from './errors.js';
 import type { Frame } from './executor.js';
 import { checkBrand, proveModule } from './fence.js';
 import { Heartbeat } from './heartbeat.js';
-import { NODE_VERSION_KEY } from './keyspace.js';
+import { Keyspace, NODE_VERSION_KEY } from './keyspace.js';
 import { isErrorReply, readHello, toReply, type Hello } from './reply.js';
 
 const GONE = 'the connection was closed by the other side';
@@ -29,16 +30,22 @@ export class Link {
   readonly protocol: 2 | 3;
   /** Called once, when the connection is gone. */
   onLost: ((reason: EmqError) => void) | undefined;
-  /** Called when a node of the cluster is gone: what was seen on its connection no longer counts. */
-  onNodeLost: (() => void) | undefined;
+  /** Called when a node of the cluster is gone: what was seen on its connection no longer counts. @param where it was */
+  onNodeLost: ((where: string) => void) | undefined;
+  /** Called with every message of a subscribed channel. What it throws would end the process: it must not. */
+  onMessage: ((channel: Buffer, message: Buffer) => void) | undefined;
+  /** Resolves when the connection is gone, whoever ended it. */
+  readonly ended: Promise<void>;
 
   readonly #client: Redis | Cluster;
   readonly #commands: CommandFactory;
   readonly #source: ClientSource;
   readonly #heartbeat: Heartbeat;
   readonly #slots = new Map<string, number>();
+  readonly #settings: Settings;
   #retired = false;
-  #ended = false;
+  #gone = false;
+  #tellEnded: () => void = () => {};
   #lastError: Error | undefined;
 
   /** @internal openLink() makes links. */
@@ -51,11 +58,14 @@ export class Link {
     this.#client = client;
     this.#commands = commandsOf(client);
     this.#source = source;
+    this.#settings = settings;
+    this.ended = new Promise((resolve) => (this.#tellEnded = resolve));
     this.perQueue = hello.perQueue;
     this.protocol = hello.protocol;
     client.on('error', (error: Error) => (this.#lastError = error));
     client.once('end', () => this.#end());
-    client.on('-node', () => this.onNodeLost?.());
+    client.on('-node', (node: Redis) => this.onNodeLost?.(address(node.options)));
+    client.on('messageBuffer', (channel: Buffer, message: Buffer) => this.onMessage?.(channel, message));
     this.#heartbeat = new Heartbeat(
       () => nodesOf(client),
       this.#commands,
@@ -68,13 +78,18 @@ export class Link {
 
   /** False once the connection is lost or retired: then nothing more is to be sent on it. */
   get usable(): boolean {
-    if (this.#retired || this.#ended || this.#client.status !== 'ready') return false;
+    if (this.#retired || this.#gone || this.#client.status !== 'ready') return false;
     return this.#client.isCluster || (this.#client as Redis).stream.writable;
   }
 
   /** True for a cluster: an unsent command may find another node on the next try. */
   get manyNodes(): boolean {
     return this.#client.isCluster;
+  }
+
+  /** Where it leads: an address or a path. */
+  get where(): string {
+    return this.#source.where;
   }
 
   /** Writes the frame to the node that serves the queue. */
@@ -92,6 +107,33 @@ export class Link {
     );
   }
 
+  /**
+   * Subscribes; resolves when the server has confirmed it. From then on onMessage hears of the channel. The connection
+   * is good for nothing else then: RESP2 refuses all other commands. On a link to one node only.
+   * @throws EmqError
+   */
+  subscribe(channel: string): Promise<void> {
+    return this.#listen('subscribe', channel);
+  }
+
+  /** The opposite. @throws EmqError */
+  unsubscribe(channel: string): Promise<void> {
+    return this.#listen('unsubscribe', channel);
+  }
+
+  /**
+   * Where a connection of its own comes from: on a cluster one to the node that serves the queue, or to any primary
+   * without a queue. @throws EmqError
+   */
+  async dedicatedSource(queue: string | undefined): Promise<ClientSource> {
+    if (!this.manyNodes) return this.#source;
+    const node = queue === undefined ? this.#anyPrimary() : await this.#nodeOf(queue);
+    if (node === undefined) {
+      throw new EmqError('EMQ_CONNECTION', `no node of ${this.#source.where} can be reached`);
+    }
+    return nodeSource(node, this.#source, this.#settings);
+  }
+
   /** Looks again which node serves which slot. Does nothing on a single server. */
   refresh(): void {
     if (this.#client.isCluster) (this.#client as Cluster).refreshSlotsCache();
@@ -107,13 +149,34 @@ export class Link {
     this.#lastError ??= reason;
     this.#retired = true;
     this.#heartbeat.stop();
-    return destroyClient(this.#client);
+    return destroyClient(this.#client).then(() => this.#tellEnded());
   }
 
   /** Why a command got no reply. The library only says that the connection is closed; the link may know better. */
   explain(error: unknown): EmqError {
     const known = this.manyNodes ? undefined : (this.#heartbeat.failure ?? this.#lastError);
     return toEmqError(known ?? error, this.#source);
+  }
+
+  // In lower case: the library keeps a list of the channels under the names it knows.
+  async #listen(command: 'subscribe' | 'unsubscribe', channel: string): Promise<void> {
+    await sendOn(this.#client, this.#commands(command, [channel])).promise.catch((error: unknown) => {
+      throw isErrorReply(error) ? toEmqError(error, this.#source) : this.explain(error);
+    });
+  }
+
+  #anyPrimary(): Redis | undefined {
+    const nodes = (this.#client as Cluster).nodes('master').filter(({ status }) => status === 'ready');
+    return nodes[Math.floor(Math.random() * nodes.length)];
+  }
+
+  /** Asks for the queue's brand, which every connector may read, and looks which node was asked in the end. */
+  async #nodeOf(queue: string): Promise<Redis | undefined> {
+    const sent = this.send({ command: 'GET', args: [new Keyspace(queue).version] }, queue);
+    await sent.promise.catch((error: unknown) => {
+      throw toEmqError(error, this.#source);
+    });
+    return nodesOf(this.#client).find(({ stream }) => stream === sent.socket);
   }
 
   #slotOf(queue: string): number {
@@ -124,9 +187,10 @@ export class Link {
   }
 
   #end(): void {
-    if (this.#ended) return;
-    this.#ended = true;
+    if (this.#gone) return;
+    this.#gone = true;
     this.#heartbeat.stop();
+    this.#tellEnded();
     this.onLost?.(this.explain(new Error(GONE)));
   }
 }
@@ -142,7 +206,7 @@ export async function openLink(
   timeoutMs: number,
   signal: AbortSignal,
 ): Promise<Link> {
-  if (signal.aborted) throw aborted(signal);
+  if (signal.aborted) throw givenUp(signal);
   const client = source.create();
   let failure: Error | undefined;
   const note = (error: Error): void => void (failure ??= error);
@@ -152,7 +216,7 @@ export async function openLink(
   client.on('error', note).on('node error', noteNode);
   let giveUp: (error: EmqError) => void = () => {};
   const limit = new Promise<never>((_, reject) => (giveUp = reject));
-  const onAbort = (): void => giveUp(aborted(signal));
+  const onAbort = (): void => giveUp(givenUp(signal));
   const timer = setTimeout(() => giveUp(late(source, timeoutMs)), timeoutMs);
   signal.addEventListener('abort', onAbort, { once: true });
   try {
@@ -237,7 +301,9 @@ async function destroyClient(client: Redis | Cluster): Promise<void> {
   clearTimeout(timer);
 }
 
-function aborted(signal: AbortSignal): EmqError {
+/** The error of a try to connect that its caller gave up; the caller's own, if it is one of ours. */
+export function givenUp(signal: AbortSignal): EmqError {
+  if (signal.reason instanceof EmqError) return signal.reason;
   return new EmqError('EMQ_CLOSED', 'connecting was given up by its caller', { cause: signal.reason as unknown });
 }
 

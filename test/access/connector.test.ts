@@ -11,11 +11,11 @@ import type { Connector } from '../../src/index.js';
 import { EXECUTORS } from '../conformance/stage.js';
 import { titleOf, verbs, type Verb } from '../conformance/verbs.js';
 import { isRead, isWrite, Monitor, type Run } from './monitor.js';
-import { MAY_BRAND, PRODUCER, PRODUCER_6, QUIET, WIRE_4, WIRE_6 } from './rules.js';
+import { MAY_BRAND, NATIVE_VERBS, PRODUCER, PRODUCER_6, QUIET, WIRE_4, WIRE_6 } from './rules.js';
 import { SECRET, USER, Users, type Verdict } from './users.js';
 
 const titled = verbs.map((verb) => [titleOf(verb), verb] as const);
-const NATIVE: ReadonlySet<string> = new Set(['claim', 'complete', 'fail', 'stalledCheck']);
+const NATIVE: ReadonlySet<string> = new Set(NATIVE_VERBS.map(([verb]) => verb));
 /** The rights without which a script can stop half-way: every write that is not the first of its script. */
 const HALF_WAY = ['+del', '+hdel', '+hincrby', '+hset', '+lpush', '+lrem', '+ltrim', '+rpush', '+zadd'];
 const without = (rules: readonly string[], rule: string) => rules.filter((one) => one !== rule);

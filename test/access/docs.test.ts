@@ -3,7 +3,18 @@
  */
 import { readFile } from 'node:fs/promises';
 import { beforeAll, expect, it } from 'vitest';
-import { CLUSTER, MAY_BRAND, PRODUCER, PRODUCER_6, QUIET, QUIET_CLUSTER, RAW_NATIVE, WIRE_4, WIRE_6 } from './rules.js';
+import {
+  CLUSTER,
+  CONSUMER,
+  MAY_BRAND,
+  PRODUCER,
+  PRODUCER_6,
+  QUIET,
+  QUIET_CLUSTER,
+  RAW_NATIVE,
+  WIRE_4,
+  WIRE_6,
+} from './rules.js';
 
 let section: string;
 beforeAll(async () => {
@@ -19,6 +30,7 @@ function block(name: string): string[] {
 
 it.each([
   ['A wire 4 connector', WIRE_4],
+  ['A consumer', CONSUMER],
   ['A producer', PRODUCER],
   ['A raw native caller', RAW_NATIVE],
 ])('%s', (name, rules) => {

@@ -9,7 +9,7 @@ import { fromReply } from '../../src/wire/errors.js';
 import { native } from '../../src/wire/executor.js';
 import { ask } from '../../src/parity/node.js';
 import { titleOf, verbs, type Verb } from '../conformance/verbs.js';
-import { RAW_NATIVE } from './rules.js';
+import { NATIVE_VERBS, RAW_NATIVE } from './rules.js';
 import { SECRET, USER, Users } from './users.js';
 
 /** The verbs' calls as plain commands of a plain client: no connector, so no fence of its own and no healing. */
@@ -32,7 +32,7 @@ function bare(client: Redis): Wire {
   };
 }
 
-const NATIVE: ReadonlySet<string> = new Set(['claim', 'complete', 'fail', 'stalledCheck']);
+const NATIVE: ReadonlySet<string> = new Set(NATIVE_VERBS.map(([verb]) => verb));
 const natives = verbs.filter(({ verb }) => NATIVE.has(verb)).map((verb) => [titleOf(verb), verb] as const);
 const others = verbs.filter(({ verb }) => !NATIVE.has(verb)).map((verb) => [titleOf(verb), verb] as const);
 
@@ -62,6 +62,9 @@ const READ_ONLY = ['meta', 'glimit', 'paused'];
 
 /** What each call needs: the keys that it declares, and the derived ones that it touches in that scene. */
 const CLAIM = ['', 'pending', 'active', 'meta', ROW];
+const TAKE = [...CLAIM, 'ring'];
+const TAKEN_LANE = ['g:*:pending', 'gactive', 'glimit', 'paused'];
+const RELEASE = ['active', 'pending', ROW];
 const COMPLETE = ['active', ROW, 'metrics:completed', ...SUBKEYS];
 const FAIL = ['active', 'schedule', 'dead', ROW];
 const SWEEP = ['active', 'pending', 'dead', ROW];
@@ -82,6 +85,14 @@ const NEEDS: Readonly<Record<string, readonly string[]>> = {
   stalledCheck: [...SWEEP, 'wake'],
   'stalledCheck (a lane)': [...SWEEP, ...LANE, 'wake'],
   'stalledCheck (a flow child dies)': [...SWEEP, 'metrics:failed', 'flow:outbox'],
+  take: TAKE,
+  'take (a lease of another executor)': TAKE,
+  'take (a ghost)': TAKE,
+  'take (and more wait)': [...TAKE, 'wake'],
+  'take (from a lane, and more wait)': [...TAKE, ...TAKEN_LANE, 'wake'],
+  'take (the last of a lane)': [...TAKE, ...TAKEN_LANE],
+  release: [...RELEASE, 'wake'],
+  'release (in a lane)': [...RELEASE, ...LANE, 'wake'],
 };
 const rule = (key: string, mode = '~') => `${mode}emq:{a}:${key}`;
 
@@ -113,14 +124,8 @@ describe('a raw native caller', () => {
   });
 
   it('each command alone can be given', async () => {
-    const commands = {
-      claim: 'emq.claim',
-      complete: 'emq.complete',
-      fail: 'emq.fail',
-      stalledCheck: 'emq.stalled.check',
-    };
-    for (const [name, command] of Object.entries(commands)) {
-      await users.grant(['~emq:{a}:*', `+${command}`]);
+    for (const [name, command] of NATIVE_VERBS) {
+      await users.grant(['~emq:{a}:*', `+${command.toLowerCase()}`]);
       for (const [, verb] of natives) {
         expect(await users.judge(verb, 'a', wire)).toBe(verb.verb === name ? 'done' : 'refused');
       }

@@ -4,6 +4,12 @@
  *
  * `{a}` stands for the queue. Does not: hold what is only good manners (`QUIET`).
  */
+import { transitions } from '../../src/wire/transitions.js';
+
+/** The verbs of `Jobs` with a native command, and its name. */
+export const NATIVE_VERBS: readonly (readonly [string, string])[] = Object.entries(transitions).flatMap(
+  ([verb, transition]) => ('native' in transition ? [[verb, transition.native] as const] : []),
+);
 
 /** The commands that the scripts of all verbs run, one by one. */
 const SCRIPT_COMMANDS = [
@@ -17,10 +23,13 @@ const SCRIPT_COMMANDS = [
 const CONNECT = ['+get', '%R~{emq}:version', '+evalsha', '+eval'];
 
 /** Every verb of `Jobs` on queue a, wire 4. */
-export const WIRE_4 = [...CONNECT, '~emq:{a}:*', '&emq:{a}:events', ...SCRIPT_COMMANDS];
+export const WIRE_4 = [...CONNECT, '~emq:{a}:*', '&emq:{a}:events', '&emq:{a}:cancel', ...SCRIPT_COMMANDS];
 
 /** The same on wire 6. */
 export const WIRE_6 = [...WIRE_4, '+@emq', '+command|info'];
+
+/** What a consumer needs besides: to wait for work, and to hear of cancels. */
+export const CONSUMER = ['+blpop', '+subscribe'];
 
 /** enqueue, enqueueMany and schedule on queue a, wire 4. */
 export const PRODUCER = [
@@ -32,7 +41,7 @@ export const PRODUCER = [
 /** What a producer needs besides on wire 6. */
 export const PRODUCER_6 = [...PRODUCER, '+command|info'];
 
-/** The four native commands on queue a, without a connector. */
+/** The six native commands on queue a, without a connector. */
 export const RAW_NATIVE = ['+@emq', '~emq:{a}:*'];
 
 /** What a connector needs besides, to brand a node that has no brand. */

@@ -9,7 +9,7 @@ import { runDemo } from '../../src/demo/demo.js';
 import { findFiles, hashByStream, hashDirectly, showPath } from '../../src/demo/files.js';
 import { Progress } from '../../src/demo/progress.js';
 import { judge } from '../../src/demo/verdict.js';
-import { enqueueFiles, fileJobs, newLedger, workAll } from '../../src/demo/work.js';
+import { enqueueFiles, fileQueue, newLedger, workAll } from '../../src/demo/work.js';
 import { Connector, mint } from '../../src/index.js';
 import { node, ROOT } from './emq.js';
 
@@ -89,7 +89,7 @@ describe('the check finds', () => {
     const server = await node({ module: true });
     const connector = await Connector.connect({ url: server.url, wire: 6 });
     onTestFinished(() => connector.close());
-    const jobs = fileJobs(connector);
+    const jobs = fileQueue(connector);
     const ledger = newLedger();
     await enqueueFiles(jobs, (await findFiles(folder)).files, ledger, () => {});
     await workAll(jobs, 4, ledger, () => {});

@@ -2,6 +2,7 @@
 import { describe, expect, onTestFinished, test } from 'vitest';
 import type { EmbeddedServer, StartServerOptions } from '../../src/dev/index.js';
 import { checkRights } from '../../src/cli/doctor/rights.js';
+import { NATIVE_COMMANDS } from '../../src/wire/fence.js';
 import { readFacts } from '../../src/cli/doctor/facts.js';
 import { openNode } from '../../src/cli/node.js';
 import { QUIET, WIRE_4, WIRE_6 } from '../access/rules.js';
@@ -292,7 +293,7 @@ describe('rights', () => {
         // a rule that was left out is asked for in its own words, but for the brand's, where reading is all that is needed
         const words = rule
           .replace('%R~', '~')
-          .replace('+@emq', '+emq.claim +emq.complete +emq.fail +emq.stalled.check');
+          .replace('+@emq', NATIVE_COMMANDS.map((name) => `+${name.toLowerCase()}`).join(' '));
         expect({ rule, level, mend }).toEqual({ rule, level: 'bad', mend: expect.stringContaining(words) });
       }
     }

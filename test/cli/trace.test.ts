@@ -14,7 +14,9 @@ describe('on private nodes', () => {
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
     const steps = json.slice(0, -1);
     expect(json.at(-1)).toEqual({ summary: { steps: steps.length, agree: true, differences: [] } });
-    expect(new Set(steps.map((step) => step.path))).toEqual(new Set(['happy path', 'failure fork', 'recovery']));
+    expect(new Set(steps.map((step) => step.path))).toEqual(
+      new Set(['happy path', 'failure fork', 'recovery', 'hand-back']),
+    );
     for (const step of steps) {
       expect(step).toMatchObject({ agree: true, differences: [] });
       for (const wire of [step.wires[4], step.wires[6]]) {

@@ -1,5 +1,5 @@
 /**
- * The conformance scenarios, once for each executor, through the public API: `Connector`, `Jobs` and a raw client that
+ * The conformance scenarios, once for each executor, through the public API: `Connector`, `Queue` and a raw client that
  * looks at the keys. catalogue.ts says which of the 79 are not here yet and which part brings them.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -8,15 +8,19 @@ import { operatorPlane, readPlane, watchPlane } from './planes.js';
 import type { Scenario } from './scenario.js';
 import { EXECUTORS, Stage } from './stage.js';
 import { stateMachine } from './state-machine.js';
+import { workerPlane } from './worker-plane.js';
 
 const PREFIX = 'conformance';
 
-/** What the first part promises. */
-const PROMISED = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 15, 17, 19, 20, 21, 25, 28, 29, 30, 31, 32, 33, 34, 38, 41];
+/** What the foundation and the worker promise. */
+const PROMISED = [
+  ...[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 15, 17, 18, 19, 20, 21, 25, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39],
+  41,
+];
 
-const scenarios: readonly Scenario[] = [...stateMachine, ...readPlane, ...operatorPlane, ...watchPlane].sort(
-  (a, b) => a.number - b.number,
-);
+const scenarios: readonly Scenario[] = [
+  ...[stateMachine, readPlane, operatorPlane, watchPlane, workerPlane].flat(),
+].sort((a, b) => a.number - b.number);
 
 describe.each(EXECUTORS)('conformance on %s', (_executor, wire) => {
   let stage: Stage;

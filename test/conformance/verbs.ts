@@ -10,6 +10,7 @@
 import { mint, type Jobs } from '../../src/index.js';
 import { child, dead, DEATH, GROUP, inLane, lapse, lastInLane, RETRY, scheduled, type Admin } from './scenes.js';
 import { claimed, MINUTE } from './stage.js';
+import { workerWrites } from './verbs-worker.js';
 
 export type VerbName = Exclude<keyof Jobs, 'queue' | 'keys'>;
 
@@ -34,7 +35,8 @@ const LEASE = { leaseMs: MINUTE };
 const ofOutcome = (outcome: string) => (answer: unknown) => (answer as { outcome: string }).outcome === outcome;
 const anyJob = (answer: unknown) => typeof (answer as { id: string } | null)?.id === 'string';
 
-type Row = readonly [VerbName, string, unknown, Verb['scene']];
+/** The verb, the variant, what it gives, the scene. */
+export type Row = readonly [VerbName, string, unknown, Verb['scene']];
 
 const writes: readonly Row[] = [
   ['enqueue', '', ofOutcome('enqueued'), async () => (jobs) => jobs.enqueue(1)],
@@ -482,4 +484,4 @@ const verb =
   (writing: boolean) =>
   ([name, variant, gives, scene]: Row): Verb => ({ verb: name, variant, writes: writing, gives, scene });
 
-export const verbs: readonly Verb[] = [...writes.map(verb(true)), ...reads.map(verb(false))];
+export const verbs: readonly Verb[] = [...[...writes, ...workerWrites].map(verb(true)), ...reads.map(verb(false))];

@@ -16,6 +16,9 @@ const id = 'JOB0KHTOWnGLuC';
 const row = `${b}job:${id}`;
 const claim = cmd('EMQ.CLAIM', '3', `${b}pending`, `${b}active`, b, '30000');
 const complete = (token: string) => cmd('EMQ.COMPLETE', '2', `${b}active`, row, id, token, b);
+const takeKeys = ['pending', 'ring', 'active', ''].map((name) => b + name);
+const take = (count = '1') => cmd('EMQ.TAKE', '4', ...takeKeys, '30000', count, 'both');
+const release = (token: string) => cmd('EMQ.RELEASE', '3', `${b}active`, `${b}pending`, row, id, token, b);
 const waiting = [
   cmd('HSET', row, 'state', 'pending', 'attempts', '0', 'payload', 'p'),
   cmd('ZADD', `${b}pending`, '0', id),
@@ -56,7 +59,7 @@ describe('COMMAND', () => {
     // ACL CAT lists no command of a module, whatever its category
     expect(await told(['ACL', 'CAT'])).toContain('emq');
     await need(node.client, ['ACL', 'SETUSER', 'worker', 'reset', '+@emq', '~*']);
-    for (const command of [claim, complete('1')])
+    for (const command of [claim, take(), release('1'), complete('1')])
       expect(await told(['ACL', 'DRYRUN', 'worker', ...command])).toBe('OK');
     expect(await told(['ACL', 'DRYRUN', 'worker', 'GET', 'x'])).toMatch(/no permissions/);
     await need(node.client, ['ACL', 'DELUSER', 'worker']);
@@ -65,6 +68,8 @@ describe('COMMAND', () => {
   test('GETKEYS: the declared keys, whatever their number', async () => {
     const keys = (...command: string[]) => told(['COMMAND', 'GETKEYS', ...command]);
     expect(await keys('EMQ.CLAIM', '3', 'p', 'a', 'b', '30000')).toEqual(['p', 'a', 'b']);
+    expect(await keys('EMQ.TAKE', '4', 'p', 'r', 'a', 'b', '30000', '5', 'both')).toEqual(['p', 'r', 'a', 'b']);
+    expect(await keys('EMQ.RELEASE', '3', 'a', 'p', 'r', 'id', '1', 'b')).toEqual(['a', 'p', 'r']);
     expect(await keys('EMQ.COMPLETE', '2', 'a', 'r', 'id', '1', 'b')).toEqual(['a', 'r']);
     expect(await keys('EMQ.FAIL', '4', 'a', 's', 'd', 'r', 'id', '1', '0', '1', 'e', 'b')).toEqual([
       'a',
@@ -100,6 +105,8 @@ describe('COMMAND', () => {
     });
     expect(names).toEqual([
       ['numkeys', 'pending', 'active', 'base', 'lease'],
+      ['numkeys', 'pending', 'ring', 'active', 'base', 'lease', 'count', 'source'],
+      ['numkeys', 'active', 'pending', 'row', 'id', 'token', 'base'],
       ['numkeys', 'active', 'row', 'id', 'token', 'base'],
       ['numkeys', 'active', 'schedule', 'dead', 'row', 'id', 'token', 'delay', 'max', 'error', 'base'],
       ['numkeys', 'active', 'pending', 'dead', 'base', 'max', 'limit'],
@@ -122,6 +129,14 @@ describe('INFO trafikey', () => {
     };
     await askAll(node.client, [claim, ...waiting, claim, complete('7'), complete('1'), complete('1')]);
     expect(await more()).toEqual({ calls_claim: 2, calls_complete: 3, refused_emqstale: 1 });
+    await askAll(node.client, [...waiting, take(), release('1'), take(), take(), complete('2')]);
+    expect(await more()).toEqual({
+      calls_claim: 2,
+      calls_take: 3,
+      calls_release: 1,
+      calls_complete: 4,
+      refused_emqstale: 1,
+    });
     const bad = cmd('EMQ.CLAIM', '3', `${b}pending`, `${b}active`, b, 'x');
     const scheduled = cmd('HSET', row, 'state', 'scheduled', 'attempts', '1');
     await askAll(node.client, [
@@ -135,7 +150,9 @@ describe('INFO trafikey', () => {
     ]);
     expect(await more()).toEqual({
       calls_claim: 4,
-      calls_complete: 5,
+      calls_take: 3,
+      calls_release: 1,
+      calls_complete: 6,
       refused_emqstale: 1,
       refused_err: 1,
       refused_emqstate: 1,
@@ -173,16 +190,18 @@ describe('WATCH', () => {
     const [, , outcome] = await askAll(watcher, [['MULTI'], ['PING'], ['EXEC']]);
     return outcome?.ok === true && outcome.reply !== null;
   }
-  const all = ['pending', 'active', 'meta', 'dead', 'schedule', 'wake', `job:${id}`, 'metrics:completed'].map(
-    (key) => b + key,
-  );
+  const lane = 'g:G:pending';
+  const all = [
+    ...['pending', 'active', 'meta', 'dead', 'schedule', 'wake', `job:${id}`, 'metrics:completed'],
+    ...['ring', 'gactive', 'glimit', lane],
+  ].map((key) => b + key);
 
   test('an empty or paused claim, a gone completion and a refusal touch nothing', async () => {
-    expect(await undisturbed(all, [claim])).toBe(true);
-    expect(await undisturbed(all, [complete('1')])).toBe(true);
+    expect(await undisturbed(all, [claim, take()])).toBe(true);
+    expect(await undisturbed(all, [complete('1'), release('1')])).toBe(true);
     await askAll(node.client, [...waiting, cmd('HSET', `${b}meta`, 'paused', '1')]);
-    expect(await undisturbed(all, [claim])).toBe(true);
-    expect(await undisturbed(all, [complete('9')])).toBe(true);
+    expect(await undisturbed(all, [claim, take()])).toBe(true);
+    expect(await undisturbed(all, [complete('9'), release('9')])).toBe(true);
     const sweep = cmd('EMQ.STALLED.CHECK', '3', `${b}active`, `${b}pending`, `${b}dead`, b, '1', '10');
     expect(await undisturbed(all, [sweep])).toBe(true);
   });
@@ -198,6 +217,15 @@ describe('WATCH', () => {
       return seen;
     };
     expect(await touched([claim], waiting)).toEqual(['pending', 'active', `job:${id}`]);
+    expect(await touched([take()], waiting)).toEqual(['pending', 'active', `job:${id}`]);
+    const inLane = [
+      cmd('HSET', row, 'attempts', '0', 'group', 'G'),
+      cmd('ZADD', b + lane, '0', id, '0', 'JOB0KHTOWnGLuD'),
+      cmd('HSET', `${b}glimit`, 'G', '5'),
+      cmd('RPUSH', `${b}ring`, 'G'),
+    ];
+    expect(await touched([take()], inLane)).toEqual(['active', 'wake', `job:${id}`, 'ring', 'gactive', lane]);
+    expect(await touched([release('1')], [...waiting, claim])).toEqual(['pending', 'active', 'wake', `job:${id}`]);
     expect(await touched([complete('1')], [...waiting, claim])).toEqual(['active', `job:${id}`, 'metrics:completed']);
     const fail = cmd('EMQ.FAIL', '4', `${b}active`, `${b}schedule`, `${b}dead`, row, id, '1', '60000', '3', 'e', b);
     expect(await touched([fail], [...waiting, claim])).toEqual(['active', 'schedule', 'wake', `job:${id}`]);

@@ -1,6 +1,6 @@
 /**
  * Keyspace events: those of a native command are the events of its script, in the same order. The random suite compares
- * them after each step; here stand the situations one by one, and the literal events of the four commands.
+ * them after each step; here stand the situations one by one, and the literal events of the commands.
  */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { bytesOf, type Bytes } from '../../src/parity/keyspace-dump.js';
@@ -123,6 +123,52 @@ const literal: Readonly<Record<string, readonly [RawCommand[], string, Bytes[], 
       'wake lpush',
     ],
   ],
+  'a take of two, from the flat queue and a lane': [
+    [
+      ...[names.id, names.other].map((id) => cmd('HSET', `${b}job:${id}`, 'attempts', '0')),
+      cmd('HSET', `${b}${row}`, 'group', names.group),
+      cmd('ZADD', `${b}${lane}`, '1', names.id, '2', 'JOB0KHTOWnGLuE'),
+      cmd('ZADD', `${b}pending`, '0', 'JOB0KHTOWnGLuB', '2', names.other, '3', 'JOB0KHTOWnGLuF'),
+      cmd('RPUSH', `${b}ring`, 'empty', names.group),
+    ],
+    'take',
+    [`${b}pending`, `${b}ring`, `${b}active`, b],
+    ['30000', '2', 'both'],
+    [
+      'pending zpopmin',
+      `${lane} zpopmin`,
+      `${row} hset`,
+      'active new',
+      'active zadd',
+      `job:${names.other} hset`,
+      'active zadd',
+      'gactive new',
+      'gactive hincrby',
+      'ring ltrim',
+      'ring del',
+      'ring new',
+      'ring rpush',
+      'wake new',
+      'wake lpush',
+    ],
+  ],
+  'the release of a grouped job': [
+    active,
+    'release',
+    [`${b}active`, `${b}pending`, `${b}${row}`],
+    [names.id, '1', b],
+    [
+      'active zrem',
+      'active del',
+      `${row} hset`,
+      `${lane} zadd`,
+      'gactive hincrby',
+      'ring new',
+      'ring rpush',
+      'wake new',
+      'wake lpush',
+    ],
+  ],
   'a stall in a lane': [
     active,
     'stalled_check',
@@ -172,6 +218,11 @@ describe('the events, literally', () => {
       expect((await perform(node, stale)).ok).toBe(false);
       const empty = { transition: 'claim', keys: [`${b}pending`, `${b}active`, b], args: ['1000'] };
       expect(await perform(node, empty)).toEqual({ ok: true, reply: [] });
+      const take = ['pending', 'ring', 'active', ''].map((name) => b + name);
+      expect(await perform(node, { transition: 'take', keys: take, args: ['1000', '5', 'both'] })).toEqual({
+        ok: true,
+        reply: [],
+      });
       expect(await taps[i]?.take()).toEqual([]);
     }
   });

@@ -82,6 +82,14 @@ for (const executor of EXECUTORS) {
       const [g] = await jobs.claimBatch({ leaseMs: 60_000, size: 1 });
       await lapse(jobs.keys.active, g!.id);
       expect(await jobs.reap()).toBe(1);
+      const [taken] = await jobs.take({ leaseMs: 60_000, count: 1 });
+      expect(await jobs.release(taken!)).toBe('released');
+      await jobs.setRecovery('stalled');
+      await arrange(['HSET', jobs.keys.job(g!.id), 'stalled', 'x']);
+      expect(await jobs.quarantine()).toEqual([{ id: g!.id, why: 'stalled is not an integer' }]);
+      expect(await jobs.cancel(g!.id)).toBe('dead');
+      await arrange(['HSET', jobs.keys.job(g!.id), 'stalled', '0']);
+      expect(await jobs.reprocess(g!.id)).toBe('pending');
 
       // the rest, to the last job
       for (const id of [c!.id, e!.id]) await lapse(jobs.keys.schedule, id);

@@ -72,6 +72,8 @@ const flat = { state: 'active', attempts: '1', payload: 'p' };
 const held = { id, token: 1 };
 const calls = {
   claim: () => transitions.claim.layout(keys, { leaseMs: 60_000 }),
+  take: () => transitions.take.layout(keys, { leaseMs: 60_000, count: 5, source: 'both' }),
+  release: () => transitions.release.layout(keys, held),
   complete: () => transitions.complete.layout(keys, held),
   fail: () => transitions.fail.layout(keys, { ...held, delayMs: 60_000, maxAttempts: 3, error: 'e' }),
   stalledCheck: () => transitions.stalledCheck.layout(keys, { maxStalled: 1, limit: 10 }),
@@ -87,6 +89,9 @@ const gone: Record<string, string[]> = {
 
 const cases: [keyof typeof calls, string, Record<string, string>][] = [
   ['claim', 'a base that is no key', flat],
+  ['take', 'a ring that may be there already', flat],
+  ['release', 'a wake list that may be there already', flat],
+  ['release', 'lanes that may be there already', { ...flat, group }],
   ['complete', 'a counter that may be there already', flat],
   ['complete', 'lanes that may be there already', { ...flat, group }],
   ['fail', 'a wake list that may be there already', flat],

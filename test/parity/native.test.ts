@@ -35,8 +35,15 @@ const natives = Object.values(transitions).flatMap((transition) =>
   'native' in transition ? [{ name: transition.name, command: transition.native }] : [],
 );
 
-test('all four commands are here', () => {
-  expect(natives.map(({ command }) => command)).toEqual(['EMQ.CLAIM', 'EMQ.COMPLETE', 'EMQ.FAIL', 'EMQ.STALLED.CHECK']);
+test('all six commands are here', () => {
+  expect(natives.map(({ command }) => command)).toEqual([
+    'EMQ.CLAIM',
+    'EMQ.TAKE',
+    'EMQ.RELEASE',
+    'EMQ.COMPLETE',
+    'EMQ.FAIL',
+    'EMQ.STALLED.CHECK',
+  ]);
 });
 
 const NOT_ONE_QUEUE = 'ERR keys do not belong to one queue';
@@ -92,7 +99,7 @@ for (const { name, command } of natives) {
     });
 
     test('another number of keys, whatever follows', async () => {
-      const expected = flow ?? 'ERR numkeys must be 3';
+      const expected = flow ?? `ERR numkeys must be ${keys.length}`;
       for (const numkeys of ['-1', '0', '1', '5', '8', '4503599627370496']) {
         expect(await refusal(setup, call({ numkeys })), numkeys).toBe(expected);
         const wrong = call({ numkeys, args: args.map(() => 'x') });
@@ -113,6 +120,7 @@ for (const { name, command } of natives) {
       for (const [place, key] of keys.entries()) {
         const others = [
           'pending',
+          'ring',
           'active',
           'schedule',
           'dead',
@@ -201,4 +209,13 @@ test('of two bad numbers the first one wins', async () => {
   expect(await refusal([], fail)).toBe('ERR delay must be an integer');
   const sweep = cmd('EMQ.STALLED.CHECK', '3', `${b}active`, `${b}pending`, `${b}dead`, b, 'a', 'b');
   expect(await refusal([], sweep)).toBe('ERR max must be a positive integer');
+  const take = cmd('EMQ.TAKE', '4', ...['pending', 'ring', 'active', ''].map((key) => b + key), 'x', 'y', 'z');
+  expect(await refusal([], take)).toBe('ERR lease must be a positive integer');
+});
+
+test('a source that is none is refused after the numbers and before the places of the keys', async () => {
+  const take = (count: Bytes, base: Bytes): RawCommand =>
+    cmd('EMQ.TAKE', '4', ...['pending', 'ring', 'active', ''].map((key) => base + key), '1000', count, 'all');
+  expect(await refusal([], take('0', b))).toBe('ERR count must be a positive integer');
+  expect(await refusal([], take('1', 'x'))).toBe('ERR source must be flat, lanes or both');
 });

@@ -26,7 +26,7 @@ printSeed('replication');
 const b = 'emq:{replication}:';
 const names: Names = { b, id: 'JOB0KHTOWnGLuC', other: 'JOB0KHTOWnGLuD', group: 'PRT0KHTOWnGLu1' };
 /** What a server without the module understands, in all versions. */
-const CORE = new Set(['DEL', 'HDEL', 'HINCRBY', 'HSET', 'LPUSH', 'LREM', 'RPUSH', 'ZADD', 'ZREM']);
+const CORE = new Set(['DEL', 'HDEL', 'HINCRBY', 'HSET', 'LPUSH', 'LREM', 'LTRIM', 'RPUSH', 'ZADD', 'ZREM']);
 
 describe('the literal stream', () => {
   let node: TestNode;
@@ -94,9 +94,36 @@ describe('the literal stream', () => {
     ]);
   });
 
+  test('a take from a lane, word for word', async () => {
+    const lane = `${b}g:${names.group}:pending`;
+    const row = (id: Bytes): Bytes => `${b}job:${id}`;
+    const setup = [
+      ...[names.id, names.other].map((id) => cmd('HSET', row(id), 'attempts', '0', 'group', names.group)),
+      cmd('ZADD', lane, '0', 'JOB0KHTOWnGLuB', '0', names.id, '0', names.other),
+      cmd('RPUSH', `${b}ring`, 'empty', names.group),
+    ];
+    const keys = ['pending', 'ring', 'active', ''].map((name) => b + name);
+    const { stream } = await streamOf(setup, 'take', keys, ['30000', '1', 'lanes']);
+    const runId = await need(node.client, ['HGET', row(names.id), 'lease_epoch']);
+    const deadline = await need(node.client, ['ZSCORE', `${b}active`, names.id]);
+    expect(stream).toEqual([
+      ['MULTI'],
+      ['ZREM', lane, 'JOB0KHTOWnGLuB', names.id],
+      ['HSET', row(names.id), 'attempts', '1', 'state', 'active', 'lease_epoch', String(runId)],
+      ['ZADD', `${b}active`, String(deadline), names.id],
+      ['HINCRBY', `${b}gactive`, names.group, '1'],
+      ['LTRIM', `${b}ring`, '2', '-1'],
+      ['RPUSH', `${b}ring`, names.group],
+      ['LPUSH', `${b}wake`, '1'],
+      ['EXEC'],
+    ]);
+  });
+
   test('an empty claim sends nothing, the claim of a ghost its removal', async () => {
     const call = [[`${b}pending`, `${b}active`, b], ['30000']] as const;
     expect((await streamOf([], 'claim', ...call)).stream).toEqual([]);
+    const take = ['pending', 'ring', 'active', ''].map((name) => b + name);
+    expect((await streamOf([], 'take', take, ['30000', '9', 'both'])).stream).toEqual([]);
     const ghost = await streamOf([cmd('ZADD', `${b}pending`, '0', names.id)], 'claim', ...call);
     expect(ghost.stream.filter(([name]) => name !== 'MULTI' && name !== 'EXEC')).toEqual([
       ['ZREM', `${b}pending`, names.id],

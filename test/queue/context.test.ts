@@ -3,7 +3,7 @@
  */
 import { describe, expect, it } from 'vitest';
 
-import { EmqError, Jobs, mint, type EnqueueOptions, type Wire } from '../../src/index.js';
+import { EmqError, Jobs, mint, type Wire } from '../../src/index.js';
 
 const refusing: Wire = {
   run: () => Promise.reject(new EmqError('EMQSTALE', 'EMQSTALE retry token mismatch')),
@@ -30,15 +30,15 @@ describe('an error of the server', () => {
 describe('an option that there is not', () => {
   const jobs = new Jobs(refusing, 'mail');
   const job = { id: mint(), token: 1 };
-  const odd = { delay: 5 } as EnqueueOptions;
+  const odd = { delay: 5 } as object;
   it.each([
     ['enqueue', () => jobs.enqueue({}, odd)],
     ['schedule', () => jobs.schedule({}, { inMs: 5 }, odd)],
     ['an item', () => jobs.enqueueMany([{ payload: {}, ...odd }])],
     ['claim', () => jobs.claim({ leaseMs: 1, ...odd })],
     ['fail', () => jobs.fail(job, { delayMs: 1, maxAttempts: 1, error: 'e', ...odd })],
-    ['promote', () => jobs.promote({ ...odd } as { limit?: number })],
-    ['Jobs', () => Promise.resolve().then(() => new Jobs(refusing, 'mail', { ...odd } as object))],
+    ['promote', () => jobs.promote({ ...odd })],
+    ['Jobs', () => Promise.resolve().then(() => new Jobs(refusing, 'mail', { ...odd }))],
   ])('is refused by %s, with those that there are', async (what, act) => {
     const error = (await act().catch((reason: unknown) => reason)) as EmqError;
     expect(error.code).toBe('EMQ_INPUT');

@@ -1,7 +1,7 @@
 /** The fence on one server: every state of the node, at the first connect and at a reconnect, and what comes first on the wire. */
 import { once } from 'node:events';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { BRANDS, proveModule } from '../../src/wire/fence.js';
+import { BRANDS, NATIVE_COMMANDS, proveModule } from '../../src/wire/fence.js';
 import { Connector, type ConnectorOptions } from '../../src/wire/connector.js';
 import { Proxy } from './proxy.js';
 import { TestServer } from './server.js';
@@ -84,12 +84,14 @@ describe('at the first connect', () => {
   });
 });
 
-it('proves the module by all four commands', async () => {
+it('proves the module by all of its commands', async () => {
   const command = ['name', -1, [], 1, 1, 1];
-  const all = [command, command, command, command];
+  const all = NATIVE_COMMANDS.map(() => command);
   await proveModule(() => Promise.resolve(all as never));
-  const partly = proveModule(() => Promise.resolve([...all.slice(0, 3), null] as never));
-  expect((await errorOf(partly, 'EMQWIRE')).reason).toMatch(/no EMQ.STALLED.CHECK/);
+  const partly = proveModule(() => Promise.resolve([...all.slice(1), null] as never));
+  expect((await errorOf(partly, 'EMQWIRE')).reason).toMatch(/older than this client \(no EMQ.STALLED.CHECK\)/);
+  const none = proveModule(() => Promise.resolve(all.map(() => null) as never));
+  expect((await errorOf(none, 'EMQWIRE')).reason).toMatch(/is not loaded \(no EMQ.CLAIM, .*EMQ.STALLED.CHECK\)/);
   expect(BRANDS).toEqual({ 4: 'echomq:4.0.0', 6: 'echomq:6.0.0' });
 });
 

@@ -100,6 +100,40 @@ describe('a lost reply', () => {
   });
 });
 
+describe('a call that is right only now (once)', () => {
+  const now = (what: typeof touch) => ({ ...call(what), once: true as const });
+
+  it('is not sent again, though that would do no harm', async () => {
+    await using connector = await throughProxy();
+    await using _ = proxy;
+    const running = connector.run(now(touch));
+    await Promise.all([errorOf(running, 'EMQ_UNKNOWN_OUTCOME'), loseReply()]);
+    expect(await connector.run(call(touch))).toBe(2);
+    expect(connector.stats()).toMatchObject({ repeats: 0, unknownOutcomes: 1 });
+  });
+
+  it('does not wait for a connection', async () => {
+    await using connector = await throughProxy({ reconnectMinMs: 300, reconnectMaxMs: 300, waitMs: 5_000 });
+    await using _ = proxy;
+    const lost = once(connector, 'disconnected');
+    proxy.cut();
+    await lost;
+    const patient = connector.run(call(touch));
+    const error = await errorOf(connector.run(now(touch)), 'EMQ_CONNECTION');
+    expect(error.message).toContain('nothing was sent');
+    expect(connector.stats().waiting).toBe(1);
+    expect(await patient).toBe(1);
+  });
+
+  it('is not tried again when the server is not ready', async () => {
+    await using connector = await throughProxy();
+    await using _ = proxy;
+    const unready = transition('unready', "return redis.error_reply('LOADING not yet')", { repeatable: true });
+    await errorOf(connector.run(now(unready)), 'LOADING');
+    expect(connector.stats().retries).toBe(0);
+  });
+});
+
 describe('no reply in time', () => {
   it('is a timeout for a call that may be repeated, and unknown for another', async () => {
     await using connector = await throughProxy({ replyTimeoutMs: 200 });

@@ -88,7 +88,8 @@ function list(commands: ReadonlySet<string>): string {
 function rules(keys: ReadonlySet<string>, queue = '*'): string {
   const found = [...keys].map((key) => {
     if (!key.startsWith('emq:{')) return ` ~${key}`;
-    return key.endsWith(':events') ? ` &emq:{${queue}}:events` : ` ~emq:{${queue}}:*`;
+    const channel = /:(events|cancel)$/.exec(key)?.[1];
+    return channel === undefined ? ` ~emq:{${queue}}:*` : ` &emq:{${queue}}:${channel}`;
   });
   return [...new Set(found)].join('');
 }
@@ -131,6 +132,8 @@ function nativeCalls(keys: Keyspace): Needed[] {
   };
   return [
     frame(transitions.claim, { leaseMs: 1 }),
+    frame(transitions.take, { leaseMs: 1, count: 1, source: 'both' }),
+    frame(transitions.release, held),
     frame(transitions.complete, held),
     frame(transitions.fail, { ...held, delayMs: 0, maxAttempts: 1, error: '' }),
     frame(transitions.stalledCheck, { maxStalled: 1, limit: 1 }),
@@ -152,7 +155,7 @@ async function innerCommands(node: PlainNode, keys: Keyspace): Promise<Needed[]>
   return words.flatMap((name, i): Needed[] => {
     const info = infos[i];
     if (!Array.isArray(info)) return [];
-    if (name === 'PUBLISH') return [[name, keys.events, 'x']];
+    if (name === 'PUBLISH') return [keys.events, keys.cancel].map((channel): Needed => [name, channel, 'x']);
     const [, arity, , firstKey] = info;
     const args = Array.from({ length: Math.abs(Number(arity)) - 1 }, (_, at) =>
       at + 1 === firstKey ? keys.pending : 'x',
@@ -175,6 +178,8 @@ async function probe(node: PlainNode, { wire, queue }: RightsOptions): Promise<F
   if (wire === 6) {
     calls.push(
       ['EMQ.CLAIM', '3', keys.pending, keys.active, keys.base, 'x'],
+      ['EMQ.TAKE', '4', keys.pending, keys.ring, keys.active, keys.base, 'x', '1', 'both'],
+      ['EMQ.RELEASE', '3', keys.active, keys.pending, row, 'x', '1', keys.base],
       ['EMQ.COMPLETE', '2', keys.active, row, 'x', '1', keys.base],
       ['EMQ.FAIL', '4', keys.active, keys.schedule, keys.dead, row, ID, '1', 'x', '1', '', keys.base],
       ['EMQ.STALLED.CHECK', '3', keys.active, keys.pending, keys.dead, keys.base, 'x', '1'],

@@ -1,6 +1,6 @@
 /**
  * The story that `emq trace` plays: one job through the happy path, one through the failure fork, one through
- * recovery.
+ * recovery, one that is handed back.
  *
  * Invariants: every call is laid out by the transition table, none by hand; a step says where the job is to be
  * afterwards, so that two executors that agree on something wrong are found out. Time passes by writing past scores,
@@ -47,7 +47,7 @@ export interface TimeStep extends Told {
 
 export type Step = CallStep | TimeStep;
 
-/** One of the three ways of a job, with a job of its own. */
+/** One of the ways of a job, with a job of its own. */
 export interface Path {
   readonly name: string;
   readonly about: string;
@@ -91,7 +91,7 @@ function time(path: string, title: string, set: 'active' | 'schedule'): TimeStep
 }
 
 const payload = JSON.stringify({ to: 'ada@example.org' });
-const take = (claim: Claim | null, hand: Hand): void => void (claim && hand.tokens.push(claim.attempts));
+const hold = (claim: Claim | null | undefined, hand: Hand): void => void (claim && hand.tokens.push(claim.attempts));
 /** The token of the n-th claim; 0, which fences nothing, if there was none. */
 const held = (hand: Hand, nth: number) => ({ id: hand.id, token: hand.tokens[nth - 1] ?? 0 });
 
@@ -103,7 +103,15 @@ const enqueue = (path: string): CallStep =>
   });
 
 const claim = (path: string, title: string): CallStep =>
-  call(path, transitions.claim, { title, place: 'active', input: () => ({ leaseMs: LEASE_MS }), learn: take });
+  call(path, transitions.claim, { title, place: 'active', input: () => ({ leaseMs: LEASE_MS }), learn: hold });
+
+const take = (path: string, title: string): CallStep =>
+  call(path, transitions.take, {
+    title,
+    place: 'active',
+    input: () => ({ leaseMs: LEASE_MS, count: 2, source: 'both' }),
+    learn: ([first], hand) => hold(first, hand),
+  });
 
 const complete = (path: string, title: string, nth: number): CallStep =>
   call(path, transitions.complete, { title, place: 'gone', input: (hand) => held(hand, nth) });
@@ -120,6 +128,7 @@ export function story(): Path[] {
   const happy = 'happy path';
   const failure = 'failure fork';
   const recovery = 'recovery';
+  const handBack = 'hand-back';
   return [
     {
       name: happy,
@@ -177,6 +186,22 @@ export function story(): Path[] {
         }),
         claim(recovery, 'worker C takes it'),
         complete(recovery, 'and is done with it', 3),
+      ],
+    },
+    {
+      name: handBack,
+      about: 'a consumer that closes, and the one that goes on',
+      id: mint(),
+      steps: [
+        enqueue(handBack),
+        take(handBack, 'a consumer takes jobs for its free slots, with all that it must know of them'),
+        call(handBack, transitions.release, {
+          title: 'it closes before the handler is done: the job waits again at once, the claim does not count',
+          place: 'pending',
+          input: (hand) => held(hand, 1),
+        }),
+        take(handBack, 'another one takes it: the token moves'),
+        complete(handBack, 'and is done with it', 2),
       ],
     },
   ];

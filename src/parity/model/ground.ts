@@ -31,6 +31,7 @@ type Of<T extends Content['type']> = Extract<Content, { type: T }>;
 /** A keyspace that is worked on, at one instant, as one executor would. */
 export class Ground {
   readonly keys: Keys;
+  readonly #set = new Map<Bytes, Set<Bytes>>();
 
   constructor(
     keys: Keys,
@@ -67,7 +68,17 @@ export class Ground {
 
   hset(key: Bytes, fields: Readonly<Record<Bytes, Bytes>>): void {
     const hash = this.#make(key, { type: 'hash', fields: new Map<Bytes, Bytes>() });
-    for (const [field, value] of Object.entries(fields)) hash.fields.set(field, value);
+    const set = this.#set.get(key) ?? new Set();
+    this.#set.set(key, set);
+    for (const [field, value] of Object.entries(fields)) {
+      hash.fields.set(field, value);
+      set.add(field);
+    }
+  }
+
+  /** Whether this call itself has set the field: a counter is judged as it was found, not as the call has made it. */
+  hasSet(key: Bytes, field: Bytes): boolean {
+    return this.#set.get(key)?.has(field) ?? false;
   }
 
   hdel(key: Bytes, ...fields: Bytes[]): void {

@@ -8,6 +8,7 @@ import type { Bytes, Keys } from '../keyspace-dump.js';
 import { Ground, Refused, type ModelReply } from './ground.js';
 import { operatorRules } from './operator.js';
 import { jobRules, type Rule } from './transitions.js';
+import { workerRules } from './worker.js';
 import type { ExecutorName } from '../node.js';
 
 export type { ModelReply } from './ground.js';
@@ -32,7 +33,7 @@ export type Prediction =
   | { readonly ok: true; readonly reply: ModelReply; readonly keys: Keys }
   | { readonly ok: false; readonly refusal: string; readonly keys: Keys };
 
-const rules: Readonly<Record<string, Rule>> = { ...jobRules, ...operatorRules };
+const rules: Readonly<Record<string, Rule>> = { ...jobRules, ...workerRules, ...operatorRules };
 
 /** The transitions that the model knows, by their names on the wire. */
 export const modelled: readonly string[] = Object.keys(rules);

@@ -4,6 +4,7 @@
  * Does not: publish events; whether one was published is no part of a keyspace.
  */
 import type { Bytes } from '../keyspace-dump.js';
+import type { Ground } from './ground.js';
 import { Refused } from './ground.js';
 import * as p from './procedures.js';
 import { at, baseOf, declared, type Rule } from './transitions.js';
@@ -53,25 +54,42 @@ const logs: Rule = (g, [row = '', key = ''], [first = '', last = '']) => {
   return lines.filter((_line, i) => i >= place(from) && i <= place(to));
 };
 
-const remove: Rule = (g, [row = '', pending = '', active = '', schedule = '', dead = '', dedup], [id = '', b = '']) => {
-  declared(g, [pending, active, schedule, dead], [row]);
-  const owner = dedup === undefined ? undefined : g.get(dedup);
-  if (!g.exists(row)) return -1;
+/** Takes a job out of wherever it is. */
+function expel(g: Ground, b: Bytes, id: Bytes, reason: Bytes): void {
+  const row = `${b}job:${id}`;
+  const [active, dead] = [`${b}active`, `${b}dead`];
   if (g.hget(row, 'lock') !== undefined || g.exists(`${row}:lock`)) throw new Refused('EMQLOCK job is locked');
   const wasDead = g.zscore(dead, id) !== undefined;
   const wasActive = g.zscore(active, id) !== undefined;
   const group = g.hget(row, 'group');
-  for (const key of [pending, active, schedule, dead]) g.zrem(key, id);
+  for (const key of [`${b}pending`, active, `${b}schedule`, dead]) g.zrem(key, id);
   if (group !== undefined) {
     g.zrem(p.laneOf(b, group), id);
     if (wasActive) p.leave(g, b, group);
     p.ring(g, b, group);
     p.unring(g, b, group);
   }
-  if (dedup !== undefined && owner === id) g.del(dedup);
-  if (!wasDead) p.tellParent(g, b, id, 'removed');
+  if (!wasDead) p.tellParent(g, b, id, reason);
   p.retire(g, row);
+}
+
+const remove: Rule = (g, [row = '', pending = '', active = '', schedule = '', dead = '', dedup], [id = '', b = '']) => {
+  declared(g, [pending, active, schedule, dead], [row]);
+  const owner = dedup === undefined ? undefined : g.get(dedup);
+  if (!g.exists(row)) return -1;
+  expel(g, b, id, 'removed');
+  if (dedup !== undefined && owner === id) g.del(dedup);
   return 1;
+};
+
+const cancel: Rule = (g, [row = '', pending = '', active = '', schedule = '', dead = ''], args) => {
+  const [id = '', reason = '', b = ''] = args;
+  declared(g, [pending, active, schedule, dead], [row]);
+  if (!g.exists(row)) return 'gone';
+  if (g.zscore(active, id) !== undefined) return 'signalled';
+  if (g.zscore(dead, id) !== undefined) return 'dead';
+  expel(g, b, id, `cancelled: ${reason}`);
+  return 'removed';
 };
 
 const reprocess: Rule = (g, [row = '', dead = '', pending = ''], [id = '', b = '']) => {
@@ -80,7 +98,7 @@ const reprocess: Rule = (g, [row = '', dead = '', pending = ''], [id = '', b = '
   if (g.zscore(dead, id) === undefined) throw new Refused('EMQSTATE not dead');
   g.zrem(dead, id);
   g.hdel(row, 'last_error', 'stalled');
-  g.hset(row, { state: 'pending' });
+  g.hset(row, { state: 'pending', credit: p.digits(p.counter(g.hget(row, 'attempts'))) });
   p.ready(g, b, id);
   return 1;
 };
@@ -131,6 +149,7 @@ export const operatorRules: Readonly<Record<string, Rule>> = {
   add_log: addLog,
   logs,
   remove,
+  cancel,
   reprocess,
   get,
   state,

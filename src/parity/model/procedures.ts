@@ -50,9 +50,51 @@ export const laneOf = (b: Bytes, group: Bytes): Bytes => `${b}g:${group}:pending
 
 /** What is counted of a lane. A lane whose numbers cannot be read is an ERR for whoever touches it. */
 function lane(g: Ground, b: Bytes, group: Bytes): { active: number; limit: number | undefined } {
-  const active = counter(g.hget(`${b}gactive`, group));
+  const counted = g.hget(`${b}gactive`, group);
+  const own = counted !== undefined && g.hasSet(`${b}gactive`, group);
+  const active = own ? Number(counted) : counter(counted);
   const limit = g.hget(`${b}glimit`, group);
   return { active, limit: limit === undefined ? undefined : counter(limit) };
+}
+
+/** What of a lane's counts cannot be read, if any. */
+export function brokenLane(g: Ground, b: Bytes, group: Bytes): Bytes | undefined {
+  return ['gactive', 'glimit'].find((name) => {
+    const text = g.hget(b + name, group);
+    return text !== undefined && integer(text) === undefined && !g.hasSet(b + name, group);
+  });
+}
+
+/** A job of the group is in flight. */
+export function enter(g: Ground, b: Bytes, group: Bytes): void {
+  g.hset(`${b}gactive`, { [group]: digits(lane(g, b, group).active + 1) });
+}
+
+/** Whether a job of the lane could be claimed now. */
+export function servable(g: Ground, b: Bytes, group: Bytes): boolean {
+  const { active, limit } = lane(g, b, group);
+  if (g.isMember(`${b}paused`, group)) return false;
+  return g.zrange(laneOf(b, group)).length > 0 && (limit === undefined || active < limit);
+}
+
+/** The group whose turn it is; lanes before it that cannot be served leave the ring. */
+export function turn(g: Ground, b: Bytes): Bytes | undefined {
+  for (;;) {
+    const [group] = g.items(`${b}ring`);
+    if (group === undefined || servable(g, b, group)) return group;
+    passTurn(g, b);
+  }
+}
+
+/** The head leaves the ring. */
+export function passTurn(g: Ground, b: Bytes): void {
+  g.keep(`${b}ring`, (_group, at) => at > 0);
+}
+
+/** The lane at the head was served: it goes to the end while it can be served further. */
+export function served(g: Ground, b: Bytes, group: Bytes): void {
+  passTurn(g, b);
+  if (servable(g, b, group)) g.push('tail', `${b}ring`, group);
 }
 
 /** HELD(verb): the key of the set that holds the id. The set `active` goes before the others. */
@@ -72,10 +114,7 @@ export function leave(g: Ground, b: Bytes, group: Bytes): void {
 
 /** RING(g). */
 export function ring(g: Ground, b: Bytes, group: Bytes): void {
-  const { active, limit } = lane(g, b, group);
-  if (g.isMember(`${b}paused`, group)) return;
-  if (g.zrange(laneOf(b, group)).length === 0) return;
-  if (limit !== undefined && active >= limit) return;
+  if (!servable(g, b, group)) return;
   if (g.items(`${b}ring`).includes(group)) return;
   g.push('tail', `${b}ring`, group);
   wake(g, b);

@@ -8,8 +8,9 @@
 import { jobCases } from './jobs.js';
 import { operatorCases } from './operator.js';
 import type { Cases } from './scene.js';
+import { workerCases } from './worker.js';
 
 export type { Cases, KeyType, Names, OwnRefusal, Situation } from './scene.js';
 
 /** By the name on the wire. */
-export const cases: Readonly<Record<string, Cases>> = { ...jobCases, ...operatorCases };
+export const cases: Readonly<Record<string, Cases>> = { ...jobCases, ...workerCases, ...operatorCases };

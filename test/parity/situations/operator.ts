@@ -10,6 +10,7 @@ import {
   put,
   pending,
   active,
+  scheduled,
   dead,
   laneKey,
   lane,
@@ -120,6 +121,48 @@ const remove: Cases = {
   ],
 };
 
+const cancelCall = (n: Names): { keys: Bytes[]; args: Bytes[] } => ({
+  keys: [`job:${n.id}`, 'pending', 'active', 'schedule', 'dead'].map((name) => n.b + name),
+  args: [n.id, 'no longer wanted', n.b],
+});
+
+const cancel: Cases = {
+  numbers: [],
+  situations: (n) => {
+    const own = touch(n, { [`job:${n.id}`]: 'hash', pending: 'zset', active: 'zset', schedule: 'zset', dead: 'zset' });
+    const untyped = subkeys(n).filter((key) => !key.endsWith(':lock'));
+    const inLane = [row(n, n.id, { group: n.group }), cmd('ZADD', laneKey(n), '0', n.id), ...lane(n)];
+    return [
+      { name: 'a job that waits', setup: pending(n), ...cancelCall(n), touches: own, untyped },
+      {
+        name: 'a job that waits in its lane',
+        setup: [...inLane, cmd('HSET', `${n.b}glimit`, n.group, '2')],
+        ...cancelCall(n),
+        touches: { ...own, ...laneTouches(n) },
+        untyped,
+        counters: laneCounters(n),
+      },
+      {
+        name: 'a scheduled flow child',
+        setup: scheduled(n, { parent: 'JOB0KHTOWnGLuA' }),
+        ...cancelCall(n),
+        touches: { ...own, [`${n.b}flow:outbox`]: 'list' },
+        untyped,
+      },
+      { name: 'an active job', setup: active(n, { lock: '' }), ...cancelCall(n), touches: own },
+      { name: 'a dead job', setup: dead(n), ...cancelCall(n), touches: own },
+    ];
+  },
+  refusals: (n) => [
+    {
+      name: 'a lock on a job that waits',
+      setup: [...pending(n), cmd('SET', `${n.b}job:${n.id}:lock`, 'w', 'PX', '9000000')],
+      ...cancelCall(n),
+      text: 'EMQLOCK job is locked',
+    },
+  ],
+};
+
 const reprocessCall = (n: Names): { keys: Bytes[]; args: Bytes[] } => ({
   keys: [`job:${n.id}`, 'dead', 'pending'].map((name) => n.b + name),
   args: [n.id, n.b],
@@ -129,14 +172,15 @@ const reprocess: Cases = {
   numbers: [],
   situations: (n) => {
     const own = touch(n, { [`job:${n.id}`]: 'hash', dead: 'zset', pending: 'zset', wake: 'list' });
+    const claims = [`${n.b}job:${n.id}`, 'attempts'] as const;
     return [
-      { name: 'a dead job', setup: dead(n), ...reprocessCall(n), touches: own },
+      { name: 'a dead job', setup: dead(n), ...reprocessCall(n), touches: own, counters: [claims] },
       {
         name: 'a dead job of a lane',
         setup: [...dead(n, { group: n.group }), ...lane(n), cmd('HSET', `${n.b}glimit`, n.group, '2')],
         ...reprocessCall(n),
         touches: { ...own, ...laneTouches(n) },
-        counters: laneCounters(n),
+        counters: [claims, ...laneCounters(n)],
       },
     ];
   },
@@ -249,6 +293,7 @@ export const operatorCases: Readonly<Record<string, Cases>> = {
   ),
   get: onRow(() => []),
   remove,
+  cancel,
   reprocess,
   state,
   browse,

@@ -1,0 +1,18 @@
+#!lua flags=allow-oom
+-- cancel: a waiting job is taken out; a running one is not touched, but whoever runs it is told.
+-- KEYS 1 row, 2 pending, 3 active, 4 schedule, 5 dead   ARGV 1 id, 2 reason, 3 the base emq:{q}:
+-- Publishes {"job":id,"reason":reason} on <base>cancel for a running job. Reply `removed`, `signalled`, `dead` (nothing
+-- changes) or `gone`. A flow child that goes leaves its death entry on flow:outbox. Refuses EMQLOCK while a worker's
+-- lock is on a waiting job. Cost O(log N), O(lanes) for a grouped job.
+
+-- @include lib/expel
+
+local id, reason, b = ARGV[1], ARGV[2], ARGV[3]
+local job = whereabouts(id, KEYS[1], { unpack(KEYS, 2, 5) })
+if not job then return 'gone' end
+if job.held[KEYS[3]] then
+  redis.call('PUBLISH', b .. 'cancel', cjson.encode({ job = id, reason = reason }))
+  return 'signalled'
+end
+if job.held[KEYS[5]] then return 'dead' end
+return expel(job, b, 'cancelled: ' .. reason) or 'removed'
