@@ -1,5 +1,5 @@
 /**
- * Sets the checkout up and runs one suite: `node scripts/test.mjs quick|parity|ci [vitest's own arguments]`.
+ * Sets the checkout up and runs one suite: `node scripts/test.mjs quick|worker|parity|ci [vitest's own arguments]`.
  *
  * Invariants: the last line is `N passed, N failed`, counted in test cases; the exit code is 0 only when a test ran and
  * none failed. With `EMQ_COUNT_FILE` set, the counts are appended to that file as one line of JSON.
@@ -10,9 +10,11 @@ import { CountReporter } from './count-reporter.mjs';
 import { report, setup } from './setup.mjs';
 
 const CI_TESTS = 'test/**/*.ci.test.ts';
+const all = (...folders) => ({ include: folders.map((folder) => `test/${folder}/**/*.test.ts`), exclude: [] });
 const SUITES = {
   quick: { include: ['test/**/*.test.ts'], exclude: [CI_TESTS] },
-  parity: { include: ['parity', 'conformance', 'access'].map((folder) => `test/${folder}/**/*.test.ts`), exclude: [] },
+  worker: all('worker', 'queue', 'bus', 'telemetry', 'metrics', 'testing', 'examples'),
+  parity: all('parity', 'conformance', 'access'),
   ci: { include: [CI_TESTS], exclude: [] },
 };
 

@@ -7,16 +7,52 @@ export { Connector, type ConnectorEvents, type ConnectorOptions, type ConnectorS
 export { EmqError, type ClientCode, type EmqCode, type ServerClass, type WireClass } from './wire/errors.js';
 export { Keyspace } from './wire/keyspace.js';
 export type { Arg, Call, Outcome, Reply, Script, Transition } from './wire/call.js';
-export { transitions, type CountName, type JobState, type PlaceName, type When } from './wire/transitions.js';
 export {
-  Jobs,
-  type Enqueued,
-  type EnqueuedMany,
-  type EnqueueOptions,
-  type JobsOptions,
-  type RunAt,
-  type Wire,
-} from './queue/jobs.js';
-export { Job, type HeldJob, type JobRow } from './queue/job.js';
+  transitions,
+  type CountName,
+  type JobState,
+  type PlaceName,
+  type RecoveryLeg,
+  type Source,
+  type Taken,
+  type When,
+} from './wire/transitions.js';
+export { Jobs, type Enqueued, type EnqueuedMany, type Wire } from './queue/jobs.js';
+export type { EnqueueOptions, JobsOptions } from './queue/admission.js';
+export type { JobLimits, ReadOpts } from './queue/opts.js';
+export { exponential, fixed, jitter, type Backoff, type BackoffPolicy } from './queue/backoff.js';
+export type { RunAt } from './queue/run-at.js';
+export { Job, TakenJob, type HeldJob, type JobRow } from './queue/job.js';
 export { bytesCodec, jsonCodec, type Codec } from './queue/codec.js';
+export { Queue } from './worker/queue.js';
+export {
+  NamedQueue,
+  type JobName,
+  type NamedEnqueueOptions,
+  type NamedHandlers,
+  type NamedJob,
+} from './worker/named-queue.js';
+export { Consumer, type ConsumerStats } from './worker/consumer.js';
+export type { ConsumerEvents } from './worker/consumer-events.js';
+export type { ConsumeOptions } from './worker/options.js';
+export {
+  DelayError,
+  JobAbortedError,
+  UnrecoverableError,
+  type ConsumedJob,
+  type Handler,
+  type JobContext,
+} from './worker/handler.js';
+export {
+  QueueEvents,
+  type QueueEventsMap,
+  type QueueEventsOptions,
+  type QueueEventsStats,
+} from './bus/queue-events.js';
+export type { EventName, QueueEvent } from './bus/event.js';
+export type { EventGap } from './bus/feed.js';
+export { ConsumerMetrics, type ConsumerMetricsOptions } from './metrics/consumer-metrics.js';
+export { prometheusText, type PrometheusSources } from './metrics/prometheus.js';
+export { PROMETHEUS_CONTENT_TYPE } from './metrics/text.js';
+export { closeOnSignal, type Closable, type CloseOnSignalOptions, type CloseOptions } from './worker/close.js';
 export * from './ids/index.js';

@@ -11,26 +11,26 @@ import { Connector } from '../index.js';
 import { findFiles } from './files.js';
 import { count, Progress, type Output } from './progress.js';
 import { judge, type Verdict } from './verdict.js';
-import { enqueueFiles, fileJobs, newLedger, workAll } from './work.js';
+import { enqueueFiles, fileQueue, newLedger, workAll } from './work.js';
 
 export interface DemoOptions {
   readonly folder: string;
   readonly out: Output;
   /** Ends the demo early. */
   readonly signal?: AbortSignal;
-  /** Claim loops in this process. Default 16. */
-  readonly loops?: number;
+  /** Files that are hashed at once. Default 16. */
+  readonly concurrency?: number;
   /** Called between the enqueueing and the work. */
   readonly onEnqueued?: () => Promise<void>;
 }
 
-const LOOPS = 16;
+const CONCURRENCY = 16;
 /** How many names a list shows. */
 const NAMES = 10;
 
 /** Runs it; resolves with what was found. Rejects with an `EmqError`, or the system's error for the folder. */
 export async function runDemo(options: DemoOptions): Promise<Verdict> {
-  const { folder, out, signal, loops = LOOPS, onEnqueued } = options;
+  const { folder, out, signal, concurrency = CONCURRENCY, onEnqueued } = options;
   const say = (label: string, text: string): void => void out.write(`${label.padEnd(10)}${text}\n`);
   const names = (label: string, list: readonly string[]): void => {
     for (const name of list.slice(0, NAMES)) say(label, name);
@@ -45,22 +45,25 @@ export async function runDemo(options: DemoOptions): Promise<Verdict> {
   await using server = await startServer({ module: true, brand: 6, signal });
   await using connector = await Connector.connect({ url: server.url, wire: 6, ...(signal && { signal }) });
   say('node', `Valkey ${server.version} with trafikey, wire 6`);
-  const jobs = fileJobs(connector);
+  const queue = fileQueue(connector);
   const ledger = newLedger();
 
   const adding = new Progress(out, 'enqueued', found.files.length);
-  await enqueueFiles(jobs, found.files, ledger, adding.at);
+  await enqueueFiles(queue, found.files, ledger, adding.at);
   say('enqueued', `${count(ledger.enqueued.size)} jobs${rate(ledger.enqueued.size, adding.end())}`);
   await onEnqueued?.();
 
   const working = new Progress(out, 'hashed', ledger.enqueued.size);
-  await workAll(jobs, loops, ledger, working.at);
+  await workAll(queue, concurrency, ledger, working.at, signal);
   const settled = ledger.completed.size + ledger.dead.size;
   const size = `${(ledger.bytes / 2 ** 20).toFixed(1)} MiB`;
-  say('hashed', `${count(settled)} jobs, ${size}, ${loops} loops in one process${rate(settled, working.end())}`);
+  say(
+    'hashed',
+    `${count(settled)} jobs, ${size}, ${concurrency} at once in one process${rate(settled, working.end())}`,
+  );
 
   const checking = new Progress(out, 'checked', ledger.enqueued.size);
-  const verdict = await judge(jobs, ledger, checking.at);
+  const verdict = await judge(queue, ledger, checking.at);
   say('checked', `${count(verdict.jobs)} jobs against a direct computation${rate(verdict.jobs, checking.end())}`);
   for (const list of ['dead', 'changed', 'lost', 'doubled', 'unequal', 'miscounted'] as const)
     names(list, verdict[list]);

@@ -1,11 +1,10 @@
 /**
- * The work of the demo: one job a file, several loops that claim, hash and complete, and a record of what came of
- * each job.
+ * The work of the demo: one job a file, a consumer that hashes several at once, and a record of what came of each job.
  *
  * Invariants: the ledger holds every completion, one that was answered with `gone` too, so that work done twice shows; a
  * job that fails is tried a second time and is then dead. Does not: judge the ledger (verdict.ts).
  */
-import { Jobs, type Job, type Wire } from '../index.js';
+import { Queue, type Connector, type Jobs } from '../index.js';
 import { hashByStream, reasonOf, type Digest, type FilePath } from './files.js';
 
 /** What came of the jobs, by their ids. */
@@ -21,8 +20,6 @@ export interface Ledger {
 /** Called as jobs are enqueued or settled, with how many there are so far. */
 export type Told = (done: number) => void;
 
-/** Longer than any file takes: nobody sweeps here. */
-const LEASE_MS = 3_600_000;
 const MAX_ATTEMPTS = 2;
 const STEP = 1_000;
 
@@ -49,40 +46,48 @@ export async function enqueueFiles(
   }
 }
 
-/** Works until no job waits, in so many loops at once. */
-export async function workAll(jobs: Jobs<FilePath>, loops: number, ledger: Ledger, told: Told): Promise<void> {
-  const settled = (): void => told(ledger.completed.size + ledger.dead.size);
-  const loop = async (): Promise<void> => {
-    for (
-      let job = await jobs.claim({ leaseMs: LEASE_MS });
-      job !== null;
-      job = await jobs.claim({ leaseMs: LEASE_MS })
-    ) {
-      await workOne(jobs, job, ledger);
-      settled();
-    }
-  };
-  await Promise.all(Array.from({ length: loops }, loop));
-}
-
-async function workOne(jobs: Jobs<FilePath>, job: Job<FilePath>, ledger: Ledger): Promise<void> {
-  let result: Digest;
+/** Works until every job that was enqueued has ended, so many at once. @throws what the connection met. */
+export async function workAll(
+  queue: Queue<FilePath>,
+  concurrency: number,
+  ledger: Ledger,
+  told: Told,
+  signal?: AbortSignal,
+): Promise<void> {
+  if (ledger.enqueued.size === 0) return;
+  const consumer = queue.consume((job) => hashByStream(job.payload), {
+    concurrency,
+    maxAttempts: MAX_ATTEMPTS,
+    retryDelayMs: 0,
+    ...(signal && { signal }),
+  });
   try {
-    result = await hashByStream(job.payload);
-  } catch (error) {
-    const reason = reasonOf(error);
-    const outcome = await jobs.fail(job, { delayMs: 0, maxAttempts: MAX_ATTEMPTS, error: reason });
-    if (outcome === 'dead') ledger.dead.set(job.id, reason);
-    // due at once; this loop goes on to claim, so the job is not left behind
-    else await jobs.promote();
-    return;
+    await new Promise<void>((resolve, reject) => {
+      const ended = (): void => {
+        const settled = ledger.completed.size + ledger.dead.size;
+        told(settled);
+        if (settled === ledger.enqueued.size) resolve();
+      };
+      consumer
+        .on('completed', (job, { result }) => {
+          const digest = result as Digest;
+          ledger.completed.set(job.id, [...(ledger.completed.get(job.id) ?? []), digest]);
+          ledger.bytes += digest.size;
+          ended();
+        })
+        .on('failed', (job, { error }) => {
+          ledger.dead.set(job.id, reasonOf(error));
+          ended();
+        })
+        .on('warning', reject)
+        .on('closed', () => reject(new Error('ended')));
+    });
+  } finally {
+    await consumer.close();
   }
-  await jobs.complete(job);
-  ledger.completed.set(job.id, [...(ledger.completed.get(job.id) ?? []), result]);
-  ledger.bytes += result.size;
 }
 
 /** The queue of the demo. */
-export function fileJobs(wire: Wire): Jobs<FilePath> {
-  return new Jobs<FilePath>(wire, 'files');
+export function fileQueue(connector: Connector): Queue<FilePath> {
+  return new Queue<FilePath>(connector, 'files');
 }

@@ -82,10 +82,12 @@ describe('the tarball', () => {
     const below = (folder: string, pattern: RegExp) =>
       packed.sources.filter((file) => file.startsWith(folder) && pattern.test(file));
     // the demo is for a checkout: it hashes that checkout's own files
-    const built = [...below('src/', /^src\/(?!demo\/).*\.tsx?$/), 'src/wire/scripts.generated.ts'].flatMap((file) => {
-      const stem = file.replace(/^src/, 'dist').replace(/\.tsx?$/, '');
-      return [`${stem}.js`, `${stem}.d.ts`];
-    });
+    const built = [...below('src/', /^src\/(?!demo\/).*\.(tsx?|js)$/), 'src/wire/scripts.generated.ts'].flatMap(
+      (file) => {
+        const stem = file.replace(/^src/, 'dist').replace(/\.(tsx?|js)$/, '');
+        return [`${stem}.js`, `${stem}.d.ts`];
+      },
+    );
     const module = below('module/', /^module\/[^/]+\.[ch]$/);
     expect(module.length).toBeGreaterThan(0);
     const scripts = below('lua/', /\.lua$/);
@@ -99,6 +101,7 @@ describe('the tarball', () => {
       'docs/image.md',
       'docs/vectors.json',
       'docs/wire.md',
+      'docs/worker.md',
       'package.json',
     ];
     expect(packed.files).toEqual([...built, ...module, ...scripts, ...rest].sort());
@@ -137,7 +140,7 @@ describe('the tarball', () => {
     const attw = join(ROOT, 'node_modules', '@arethetypeswrong', 'cli', 'dist', 'index.js');
     const args = [attw, packed.tarball, '--profile', 'esm-only', '--no-definitely-typed', '--format', 'json'];
     const { analysis } = JSON.parse(await run(process.execPath, args, packed.elsewhere));
-    expect(Object.keys(analysis.entrypoints).sort()).toEqual(['.', './dev', './package.json']);
+    expect(Object.keys(analysis.entrypoints).sort()).toEqual(['.', './dev', './package.json', './testing']);
     expect(analysis.types.kind).toBe('included');
   });
 });
@@ -203,15 +206,18 @@ describe.each(WIRES)('one job on wire %i', (wire) => {
     const readme = await readFile(join(packed.installed, 'README.md'), 'utf8');
     const [, example = ''] = /## Use it[^]*?```ts\n([^]*?)```/.exec(readme) ?? [];
     expect(example).toContain("'redis://127.0.0.1:6379', wire: 4");
-    // Its own words, on our node: both jobs are sent, one when its time has come, and both loops end with the signal.
+    // Its own words, on our node: both jobs are sent, one when its time has come.
     const text = `
       const fences: number[] = [];
-      const stop = new AbortController();
-      async function send(_mail: { to: string }, { fence }: { fence: number }): Promise<void> {
-        if (fences.push(fence) === 2) stop.abort();
+      async function send(_mail: { to: string }, { fence }: { fence: number; signal: AbortSignal }): Promise<void> {
+        fences.push(fence);
       }
-      ${example.replace("'redis://127.0.0.1:6379', wire: 4", `process.argv[2] ?? '', wire: ${wire}`).replace('60_000', '5')}
-      await Promise.all([work(stop.signal), sweep(stop.signal)]);
+      ${example.replace("'redis://127.0.0.1:6379', wire: 4", `process.argv[2] ?? '', wire: ${wire}`).replace(' 60_000', ' 5')}
+      await new Promise<void>((resolve) => {
+        let done = 0;
+        consumer.on('completed', () => (done += 1) === 2 && resolve());
+      });
+      await consumer.close();
       const { completed, pending, scheduled, active } = await mail.counts();
       console.log(JSON.stringify({ fences, completed, left: pending + scheduled + active, minted: id.length }));
       await emq.close();

@@ -1,0 +1,317 @@
+/**
+ * One for each queue in a process, shared by all its consumers: the beat, the block, and what is common to them.
+ *
+ * At every beat it promotes, recovers and claims; between beats a blocked connection wakes it; when a scheduled job is
+ * due sooner than the next beat, the beat comes then. The last consumer that leaves ends it.
+ *
+ * Invariants:
+ * - Beats do not overlap, and never stop coming, whatever a leg met and however busy the consumers are.
+ * - After any interruption of the connection everything that is held is renewed first, and no lease is swept before
+ *   half a lease, and at least 5 s, has passed: whoever was cut off too has that long to come back.
+ * - An event loop that was blocked renews before it sweeps.
+ * Does not: run jobs (consumer.ts), or hold leases (lease-keeper.ts).
+ */
+import { subscriberOf, type Subscription } from '../bus/subscriber.js';
+import type { Connector } from '../wire/connector.js';
+import { EmqError } from '../wire/errors.js';
+import type { Keyspace } from '../wire/keyspace.js';
+import { transitions } from '../wire/transitions.js';
+import { isUnreadable, Runner } from './calls.js';
+import { HandOut, type Server } from './hand-out.js';
+import { Park } from './park.js';
+import { Publisher } from './publisher.js';
+import { Pump, type Leg, type Swept } from './pump.js';
+
+/** A consumer, as the metronome sees it. */
+export interface Member extends Server {
+  readonly beatMs: number;
+  readonly recovery: Leg | 'none';
+  readonly maxStalled: number;
+  /** Whether events are to be published. */
+  readonly publishes: boolean;
+  /** Renews all leases now. Never rejects. */
+  renew(): Promise<void>;
+  renewIfDue(): void;
+  /** Aborts the job if it runs here. */
+  cancel(id: string, reason: string): void;
+  stalled(jobs: Swept['stalled']): void;
+  quarantined(rows: readonly { readonly id: string; readonly why: string }[]): void;
+  warn(error: EmqError): void;
+  /** The connector was closed under it. */
+  cutOff(): void;
+}
+
+const LEAST_GRACE_MS = 5_000;
+/** How long the end waits for what was sent last. */
+const LAST_ANSWERS_MS = 500;
+/** A beat that found something due and could not move it must not spin. */
+const LEAST_BEAT_MS = 20;
+
+/** Those of one connector, by queue. It listens to the connector once for all of them. */
+const metronomes = new WeakMap<Connector, Map<string, Metronome>>();
+
+export class Metronome {
+  readonly runner: Runner;
+  readonly publisher: Publisher;
+  readonly #connector: Connector;
+  readonly #keys: Keyspace;
+  readonly #members = new Set<Member>();
+  readonly #handOut: HandOut;
+  readonly #pump: Pump;
+  #park: Park | undefined;
+  #cancels: Subscription | undefined;
+  #timer: NodeJS.Timeout | undefined;
+  /** When the next beat comes; while there is one, when another was asked for. */
+  #beatAt = Infinity;
+  #beating: Promise<void> | undefined;
+  #epoch: number;
+  #sweepsFrom = 0;
+  #sweptAt = -Infinity;
+  #leg: Leg | undefined;
+  /** Those who have been told how the queue recovers. */
+  readonly #introduced = new WeakSet<Member>();
+  /** What is wrong at present, by error code: said once, until a beat goes well. */
+  readonly #troubles = new Set<string>();
+  #stopped = false;
+  private constructor(connector: Connector, keys: Keyspace) {
+    this.#connector = connector;
+    this.#keys = keys;
+    this.#epoch = connector.epoch;
+    this.runner = new Runner(connector, keys);
+    this.#pump = new Pump(this.runner);
+    this.publisher = new Publisher(this.runner, (error) => this.trouble(error));
+    this.#handOut = new HandOut(this.runner, this.#members, {
+      quarantined: (rows) => this.#quarantined(rows),
+      trouble: (error) => this.trouble(error),
+    });
+  }
+
+  /** The metronome of this queue on this connector, the same for all of the process. */
+  static of(connector: Connector, keys: Keyspace): Metronome {
+    const queues = metronomes.get(connector) ?? new Map<string, Metronome>();
+    if (!metronomes.has(connector)) {
+      metronomes.set(connector, queues);
+      connector.on('connected', () => {
+        for (const metronome of queues.values()) metronome.#minded();
+      });
+      connector.on('closed', () => {
+        for (const metronome of queues.values()) for (const member of [...metronome.#members]) member.cutOff();
+      });
+    }
+    let metronome = queues.get(keys.queue);
+    if (metronome === undefined) queues.set(keys.queue, (metronome = new Metronome(connector, keys)));
+    return metronome;
+  }
+
+  join(member: Member): void {
+    this.#members.add(member);
+    // It may have come back a moment ago, and a consumer that starts now must leave the others the same time.
+    this.#holdBack(this.#connector.reconnectedAt);
+    this.#park ??= new Park(this.#connector, this.#keys, this.#beatMs, this.#parkSide());
+    this.#cancels ??= subscriberOf(this.#connector).subscribe(this.#keys.cancel, {
+      message: (bytes) => this.#cancel(bytes),
+      gap: () => {},
+      trouble: (error) => this.trouble(error),
+    });
+    this.#arm(0);
+  }
+
+  /** Resolves when, after the last one, no connection and no timer is left. */
+  async leave(member: Member): Promise<void> {
+    if (!this.#members.delete(member) || this.#members.size > 0) return;
+    const queues = metronomes.get(this.#connector);
+    if (queues?.get(this.#keys.queue) === this) queues.delete(this.#keys.queue);
+    this.#stopped = true;
+    clearTimeout(this.#timer);
+    this.#handOut.stop();
+    // Their answers are nobody's any more: a server that gives none must not hold up a close.
+    const answers = Promise.all([this.#cancels?.close(), this.publisher.settled()]);
+    let timer: NodeJS.Timeout | undefined;
+    const enough = new Promise<void>((resolve) => (timer = setTimeout(resolve, LAST_ANSWERS_MS)));
+    await Promise.all([this.#park?.stop(), Promise.race([answers, enough])]);
+    clearTimeout(timer);
+  }
+
+  /** Claims for one consumer, in the write in which it settles. */
+  roll(member: Member): void {
+    void this.#handOut.roll(member).then(() => this.#park?.freed());
+  }
+
+  /** A slot is free that was not: the block may begin. */
+  freed(): void {
+    this.#park?.freed();
+  }
+
+  get #beatMs(): number {
+    return Math.min(...[...this.#members].map(({ beatMs }) => beatMs));
+  }
+
+  #parkSide(): ConstructorParameters<typeof Park>[3] {
+    const handOut = this.#handOut;
+    return {
+      get free() {
+        return handOut.free > 0;
+      },
+      woken: () => this.#woken(),
+      passOn: () => this.#passOn(),
+      trouble: (error) => this.trouble(error),
+    };
+  }
+
+  /** A token may mean a job, or that a scheduled one is now due sooner. */
+  async #woken(): Promise<void> {
+    if (await this.#handOut.fill()) return;
+    try {
+      const { dueInMs } = await this.#pump.agenda();
+      if (dueInMs !== null) this.#arm(dueInMs);
+    } catch (error) {
+      this.trouble(error as EmqError);
+    }
+  }
+
+  async #passOn(): Promise<void> {
+    await this.runner.run(transitions.wake, undefined).catch((error: unknown) => this.trouble(error as EmqError));
+  }
+
+  /** A beat in so many ms, or before. One that is asked for during a beat comes after it: that one may have looked already. */
+  #arm(ms: number): void {
+    const at = performance.now() + Math.max(0, ms);
+    if (this.#stopped || at >= this.#beatAt) return;
+    clearTimeout(this.#timer);
+    this.#beatAt = at;
+    this.#timer = setTimeout(
+      () => {
+        this.#beating ??= this.#beat();
+      },
+      Math.max(0, Math.ceil(ms)),
+    );
+  }
+
+  /** A beat that comes early, since a scheduled job is due, promotes and claims, no more. */
+  async #beat(): Promise<void> {
+    this.#beatAt = Infinity;
+    await this.#agree();
+    const started = performance.now();
+    this.#minded();
+    // In this order, and in one write: what is held, what is due, what has lapsed, and then the claims.
+    for (const member of this.#members) member.renewIfDue();
+    const whole = started - this.#sweptAt >= this.#beatMs - LEAST_BEAT_MS;
+    if (whole) this.#sweptAt = started;
+    const sweeping = this.#pump.sweep(
+      whole && started >= this.#sweepsFrom ? this.#sweepLeg : undefined,
+      this.#maxStalled,
+    );
+    const filling = this.#handOut.fill();
+    const swept = await sweeping;
+    await this.#read(swept);
+    await filling;
+    this.#beating = undefined;
+    if (this.#stopped) return;
+    this.#park?.freed();
+    const asked = this.#beatAt - performance.now();
+    this.#beatAt = Infinity;
+    this.#arm(Math.min(this.#pause(swept), asked));
+  }
+
+  /** How long until the next beat: the whole one, or an early one. */
+  #pause({ more, moved, dueInMs, errors }: Swept): number {
+    if (more) {
+      this.#sweptAt = -Infinity;
+      return 0;
+    }
+    const rest = Math.max(LEAST_BEAT_MS, this.#sweptAt + this.#beatMs - performance.now());
+    if (typeof dueInMs !== 'number' || errors.length > 0) return rest;
+    const due = dueInMs > 0 || moved > 0 ? Math.max(0, dueInMs) : LEAST_BEAT_MS;
+    return Math.min(rest, due);
+  }
+
+  async #read(swept: Swept): Promise<void> {
+    if (swept.leg !== undefined) this.#leg = swept.leg ?? undefined;
+    if (swept.errors.length === 0) this.#troubles.clear();
+    if (swept.stalled.recovered.length + swept.stalled.dead.length > 0) {
+      for (const id of swept.stalled.recovered) this.#publish('stalled', id);
+      for (const id of swept.stalled.dead) this.#publish('failed', id, { error: 'stalled' });
+      for (const member of this.#members) member.stalled(swept.stalled);
+    }
+    for (const error of swept.errors) if (!isUnreadable(error)) this.trouble(error);
+    if (swept.errors.some(isUnreadable)) {
+      const unreadable = swept.errors.find(isUnreadable) as EmqError;
+      if (!(await this.#handOut.quarantine())) this.trouble(unreadable);
+    }
+  }
+
+  /** The first member that takes part in recovery speaks for this process; the queue's own leg wins. */
+  get #wanted(): Leg | undefined {
+    for (const { recovery } of this.#members) if (recovery !== 'none') return recovery;
+    return undefined;
+  }
+
+  get #sweepLeg(): Leg | undefined {
+    return this.#wanted === undefined ? undefined : this.#leg;
+  }
+
+  get #maxStalled(): number {
+    const counting = [...this.#members].filter(({ recovery }) => recovery === 'stalled');
+    return Math.max(...(counting.length > 0 ? counting : [...this.#members]).map(({ maxStalled }) => maxStalled), 1);
+  }
+
+  /** The first consumer's choice is kept for the queue; one that came with another is told. */
+  async #agree(): Promise<void> {
+    const wanted = this.#wanted;
+    if (wanted === undefined) return;
+    try {
+      this.#leg ??= await this.#pump.keep(wanted);
+    } catch (error) {
+      return this.trouble(error as EmqError);
+    }
+    for (const member of this.#members) {
+      if (this.#introduced.has(member)) continue;
+      this.#introduced.add(member);
+      if (member.recovery === 'none' || member.recovery === this.#leg) continue;
+      const text = `queue ${this.#keys.queue} recovers by ${this.#leg} (kept in its meta), this consumer asked for ${member.recovery}: ${this.#leg} it is; queue.setRecovery('${member.recovery}') changes it for all`;
+      member.warn(new EmqError('EMQ_INPUT', text));
+    }
+  }
+
+  /** Looks whether the connection was interrupted since it last looked. */
+  #minded(): void {
+    if (this.#connector.epoch === this.#epoch) return;
+    this.#epoch = this.#connector.epoch;
+    this.#holdBack(performance.now());
+    for (const member of this.#members) void member.renew();
+  }
+
+  /** No sweep before everybody had the time to come back. */
+  #holdBack(interruptedAt: number | undefined): void {
+    if (interruptedAt === undefined) return;
+    const leaseMs = Math.max(...[...this.#members].map((member) => member.leaseMs), 0);
+    this.#sweepsFrom = Math.max(this.#sweepsFrom, interruptedAt + Math.max(LEAST_GRACE_MS, leaseMs / 2));
+  }
+
+  #cancel(bytes: Buffer): void {
+    let id: unknown, reason: unknown;
+    try {
+      ({ job: id, reason } = JSON.parse(bytes.toString()) as { job?: unknown; reason?: unknown });
+    } catch {
+      return; // not ours: anybody may publish
+    }
+    if (typeof id !== 'string') return;
+    for (const member of this.#members) member.cancel(id, typeof reason === 'string' ? reason : '');
+  }
+
+  #quarantined(rows: readonly { readonly id: string; readonly why: string }[]): void {
+    for (const { id, why } of rows) this.#publish('failed', id, { error: `unreadable: ${why}` });
+    for (const member of this.#members) member.quarantined(rows);
+  }
+
+  #publish(event: string, id: string, extras?: Record<string, string>): void {
+    if ([...this.#members].some(({ publishes }) => publishes)) this.publisher.publish(event, id, extras);
+  }
+
+  /** Something is wrong that is not one job's: all consumers are told, once of a kind while it lasts. */
+  trouble(error: EmqError): void {
+    if (this.#stopped || error.code === 'EMQ_CLOSED' || this.#troubles.has(error.code)) return;
+    this.#troubles.add(error.code);
+    for (const member of this.#members) member.warn(error);
+  }
+}

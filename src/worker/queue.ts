@@ -1,0 +1,57 @@
+/**
+ * A queue: all its verbs, and consumers.
+ *
+ * Invariants: a consumer needs a Connector, since it has connections of its own; producers may use `Jobs` on whatever
+ * runs calls. Does not: hold anything open itself.
+ */
+import type { JobsOptions } from '../queue/admission.js';
+import { Jobs } from '../queue/jobs.js';
+import { Connector } from '../wire/connector.js';
+import { EmqError, inputError, show } from '../wire/errors.js';
+import { Consumer } from './consumer.js';
+import type { Handler } from './handler.js';
+import { readConsumeOptions, type ConsumeOptions } from './options.js';
+import { Sandbox } from './sandbox/sandbox.js';
+
+/**
+ * The verbs of one queue (`Jobs`), and `consume`. `T` is the payload that a handler gets; `Input` is what may be
+ * enqueued, which differs from `T` only where a schema transforms.
+ */
+export class Queue<T = unknown, Input = T> extends Jobs<T, Input> {
+  readonly #connector: Connector;
+
+  /** @throws EmqError `EMQ_INPUT` for a queue name outside the grammar, or a wrong option. */
+  constructor(connector: Connector, queue: string, options: JobsOptions<T, Input> = {}) {
+    super(connector, queue, options);
+    if (!(connector instanceof Connector)) {
+      throw inputError('a Queue needs a Connector (Connector.connect); Jobs works on anything that runs calls');
+    }
+    this.#connector = connector;
+  }
+
+  /**
+   * Starts a consumer. The handler is a function, or the URL of a processor file that is run in worker threads or child
+   * processes. Resolving completes the job; throwing fails it: DelayError puts it off, UnrecoverableError makes it dead.
+   * At least once is the promise: write what must not happen twice with `job.token`.
+   * @throws EmqError `EMQ_INPUT` for a wrong handler or option.
+   */
+  consume(handler: Handler<T> | URL, options: ConsumeOptions = {}): Consumer<T> {
+    const settings = readConsumeOptions(options);
+    const parts = { connector: this.#connector, keys: this.keys, codec: this.codec, settings };
+    if (typeof handler === 'function') return new Consumer({ ...parts, handler });
+    if (!(handler instanceof URL)) {
+      throw inputError(`a handler must be a function or the URL of a processor file, got ${show(handler)}`);
+    }
+    const { processor: kind, concurrency: size, killAfterMs } = settings;
+    const sandbox = new Sandbox(handler, {
+      ...{ kind, size, killAfterMs },
+      onIdleDeath: (error) => consumer.warn(new EmqError('ERR', `ERR ${error.message}`)),
+    });
+    const consumer = new Consumer({
+      ...parts,
+      handler: (job, context) => sandbox.run(job, context),
+      atEnd: () => sandbox.close(),
+    });
+    return consumer;
+  }
+}

@@ -1,0 +1,3 @@
+/** A processor whose import never ends. Does not: run. */
+await new Promise(() => {});
+export default () => {};
