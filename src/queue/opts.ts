@@ -57,11 +57,15 @@ export function optsText(
   check(all);
   if (Object.keys(trace).length > 0) all['trace'] = trace;
   if (Object.keys(all).length === 0) return undefined;
+  let text: string | undefined;
   try {
-    return JSON.stringify(all);
+    text = JSON.stringify(all) as string | undefined;
   } catch (cause) {
     throw inputError(`opts have no JSON form: ${cause instanceof Error ? cause.message : show(cause)}`);
   }
+  // a toJSON may make anything of them
+  if (text?.startsWith('{') !== true) throw inputError('opts must be a plain object in their JSON form too');
+  return text;
 }
 
 /** Reads a row's `opts`; null or text that is no JSON object: nothing. */

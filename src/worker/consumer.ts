@@ -12,7 +12,8 @@
  * - `close()` always ends, and leaves no timer and no connection of its own.
  * Does not: promise that a job runs once: it promises that it is not lost. The token tells runs apart.
  */
-import { EventEmitter } from 'node:events';
+import { EventEmitter, setMaxListeners } from 'node:events';
+import { setImmediate as turn } from 'node:timers/promises';
 import { delayOf } from '../queue/backoff.js';
 import type { Codec } from '../queue/codec.js';
 import { checkWhen } from '../queue/run-at.js';
@@ -63,6 +64,10 @@ export interface ConsumerStats {
   readonly stale: number;
 }
 
+/** Handlers of one claim may hold the event loop so long before it gets a turn, for leases and outcomes. */
+const MOST_A_TURN_MS = 10;
+/** So many cancels are kept that may be for jobs whose claim is on its way. */
+const MOST_EARLY = 1_000;
 /** How long a forced close waits for the answers to its hand-backs. */
 const LAST_WORDS_MS = 2_000;
 
@@ -83,6 +88,8 @@ export class Consumer<T = unknown> extends EventEmitter<ConsumerEvents<T>> imple
   /** Outcomes that could not be sent at the first try. */
   #onHold = 0;
   #rolling = false;
+  /** Cancels of jobs that are not here, while a claim is under way: its reply may come after the cancel. */
+  readonly #early = new Map<string, string>();
   #closing = false;
   #closed: Promise<void> | undefined;
   #over = false;
@@ -102,6 +109,8 @@ export class Consumer<T = unknown> extends EventEmitter<ConsumerEvents<T>> imple
       trouble: (error) => this.#metronome.trouble(error),
     });
     this.#metronome.join(this);
+    // Outcomes on hold, calls of close, and consumers that share a signal: as many as there are, that is no leak.
+    setMaxListeners(0, this.#giveUp.signal, this.#force.signal, ...(settings.signal ? [settings.signal] : []));
     if (settings.signal?.aborted === true) void this.close();
     else settings.signal?.addEventListener('abort', this.#onAbort, { once: true });
   }
@@ -185,7 +194,8 @@ export class Consumer<T = unknown> extends EventEmitter<ConsumerEvents<T>> imple
   /** @internal */
   serve(jobs: readonly Taken[], reserved: number): void {
     this.#reserved -= reserved;
-    for (const taken of jobs) this.#start(taken);
+    void this.#begin(jobs.map((taken) => this.#hold(taken)));
+    if (this.#reserved === 0) this.#early.clear();
     this.#lookIdle();
   }
 
@@ -201,7 +211,10 @@ export class Consumer<T = unknown> extends EventEmitter<ConsumerEvents<T>> imple
 
   /** @internal */
   cancel(id: string, reason: string): void {
-    this.#keeper.get(id)?.abort('cancelled', reason === '' ? 'cancelled' : `cancelled: ${reason}`);
+    const text = reason === '' ? 'cancelled' : `cancelled: ${reason}`;
+    const run = this.#keeper.get(id);
+    if (run !== undefined) run.abort('cancelled', text);
+    else if (this.#reserved > 0 && this.#early.size < MOST_EARLY) this.#early.set(id, text);
   }
 
   /** @internal */
@@ -237,21 +250,38 @@ export class Consumer<T = unknown> extends EventEmitter<ConsumerEvents<T>> imple
 
   // ---- a job's way ------------------------------------------------------------------------------------------------
 
-  #start(taken: Taken): void {
-    const { connector: _, keys, codec } = this.#parts;
+  /** The job is ours, and takes a slot. */
+  #hold(taken: Taken): Run<T> {
+    const { keys, codec } = this.#parts;
     this.#counts.claimed++;
     const run = new Run(keys.queue, taken, codec, this.#settings.maxAttempts, this.#metronome.runner);
     this.#runs.add(run);
     this.#keeper.hold(run);
-    if (this.#closing) {
-      // Claimed by a call that was under way when the close began.
-      run.ended = true;
-      void this.#settle(run, { kind: 'release' });
-      return;
-    }
-    this.#tell('claimed', run.job);
     this.#running++;
-    void this.#work(run);
+    const cancelled = this.#early.get(run.id);
+    if (cancelled !== undefined) run.abort('cancelled', cancelled);
+    return run;
+  }
+
+  /** Starts them one after the other: handlers that never wait must not keep the event loop for as long as all of them take. */
+  async #begin(runs: readonly Run<T>[]): Promise<void> {
+    let since = performance.now();
+    for (const run of runs) {
+      if (performance.now() - since >= MOST_A_TURN_MS) {
+        await turn();
+        since = performance.now();
+      }
+      if (!this.#closing && run.aborted?.kind !== 'lost') {
+        this.#tell('claimed', run.job);
+        void this.#work(run);
+        continue;
+      }
+      // Claimed by a call that was under way when the close began, or lost before its turn came.
+      this.#running--;
+      run.ended = true;
+      if (run.decided) this.#leave(run);
+      else void this.#settle(run, { kind: 'release' });
+    }
   }
 
   async #work(run: Run<T>): Promise<void> {
@@ -453,9 +483,10 @@ export class Consumer<T = unknown> extends EventEmitter<ConsumerEvents<T>> imple
       run.abort('closing', 'the consumer is closing');
       clearTimeout(run.timer);
       run.ended = true;
-      if (run.decided) continue;
+      // Whoever still runs after its outcome was sent, since its time was up, is not waited for.
+      if (run.decided) this.#leave(run);
+      else unfinished.push(run);
       run.decided = true;
-      unfinished.push(run);
     }
     // A processor's children are ended before another worker can have their jobs.
     await this.#parts.atEnd?.();

@@ -63,6 +63,9 @@ export class LeaseKeeper<H extends Holding> {
   }
 
   hold(holding: H): void {
+    // The job came back to us before a renewal could tell that its lease was lost.
+    const before = this.#held.get(holding.id);
+    if (before?.settling === false) this.#reports.lost(before);
     if (this.#held.size === 0) {
       this.#renewedAt = performance.now();
       this.#arm(this.#leaseMs / 2);

@@ -44,6 +44,7 @@ export interface Member extends Server {
 const LEAST_GRACE_MS = 5_000;
 /** How long the end waits for what was sent last. */
 const LAST_ANSWERS_MS = 500;
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
 /** A beat that found something due and could not move it must not spin. */
 const LEAST_BEAT_MS = 20;
 
@@ -183,7 +184,8 @@ export class Metronome {
       () => {
         this.#beating ??= this.#beat();
       },
-      Math.max(0, Math.ceil(ms)),
+      // a job may be scheduled for later than a timer of Node can wait
+      Math.min(Math.max(0, Math.ceil(ms)), LONGEST_TIMER_MS),
     );
   }
 
@@ -201,13 +203,12 @@ export class Metronome {
       whole && started >= this.#sweepsFrom ? this.#sweepLeg : undefined,
       this.#maxStalled,
     );
-    const filling = this.#handOut.fill();
+    // Not waited for: under a steady load it goes on for as long as there is work.
+    void this.#handOut.fill().then(() => this.#park?.freed());
     const swept = await sweeping;
     await this.#read(swept);
-    await filling;
     this.#beating = undefined;
     if (this.#stopped) return;
-    this.#park?.freed();
     const asked = this.#beatAt - performance.now();
     this.#beatAt = Infinity;
     this.#arm(Math.min(this.#pause(swept), asked));

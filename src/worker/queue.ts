@@ -33,10 +33,14 @@ export class Queue<T = unknown, Input = T> extends Jobs<T, Input> {
    * Starts a consumer. The handler is a function, or the URL of a processor file that is run in worker threads or child
    * processes. Resolving completes the job; throwing fails it: DelayError puts it off, UnrecoverableError makes it dead.
    * At least once is the promise: write what must not happen twice with `job.token`.
-   * @throws EmqError `EMQ_INPUT` for a wrong handler or option.
+   * @throws EmqError `EMQ_INPUT` for a wrong handler or option; `EMQ_CLOSED` when the connector is closed.
    */
   consume(handler: Handler<T> | URL, options: ConsumeOptions = {}): Consumer<T> {
     const settings = readConsumeOptions(options);
+    // it would wait for ever for what never comes back
+    if (this.#connector.stats().state === 'closed') {
+      throw new EmqError('EMQ_CLOSED', 'the connector is closed: consume needs one that is open');
+    }
     const parts = { connector: this.#connector, keys: this.keys, codec: this.codec, settings };
     if (typeof handler === 'function') return new Consumer({ ...parts, handler });
     if (!(handler instanceof URL)) {

@@ -46,6 +46,8 @@ export class Run<T> implements Holding {
   readonly #runner: Runner;
   #controller: AbortController | undefined;
   #aborted: JobAbortedError | undefined;
+  /** It may have been aborted for another reason before. */
+  #leaseLost = false;
 
   constructor(queue: string, taken: Taken, codec: Codec<T>, maxAttempts: number, runner: Runner) {
     const job = new WorkedJob(queue, taken, codec, maxAttempts);
@@ -95,6 +97,7 @@ export class Run<T> implements Holding {
   }
 
   abort(kind: JobAbortedError['kind'], message: string): void {
+    if (kind === 'lost') this.#leaseLost = true;
     if (this.#aborted !== undefined) return;
     this.#aborted = new JobAbortedError(kind, message);
     this.#controller?.abort(this.#aborted);
@@ -121,9 +124,11 @@ export class Run<T> implements Holding {
     this.extendedUntil = until;
   }
 
-  /** A run that lost its lease must not write over what the next one writes. */
+  /** A run that lost its lease, or whose outcome stands, must not write over what the next one writes. */
   #ours(): void {
-    if (this.#aborted?.kind === 'lost') throw new EmqError('EMQSTALE', `EMQSTALE ${this.#aborted.message}`);
+    if (!this.#leaseLost && !this.decided) return;
+    const why = this.#aborted?.message ?? 'its outcome stands';
+    throw new EmqError('EMQSTALE', `EMQSTALE ${this.id} is no longer this run's to write to: ${why}`);
   }
 
   #there(answer: unknown): void {
