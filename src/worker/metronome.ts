@@ -71,7 +71,7 @@ export class Metronome {
   #leg: Leg | undefined;
   /** Those who have been told how the queue recovers. */
   readonly #introduced = new WeakSet<Member>();
-  /** What is wrong at present, by error code: said once, until a beat goes well. */
+  /** What is wrong at present, by its kind: said once, until a beat goes well. */
   readonly #troubles = new Set<string>();
   #stopped = false;
   private constructor(connector: Connector, keys: Keyspace) {
@@ -311,8 +311,12 @@ export class Metronome {
 
   /** Something is wrong that is not one job's: all consumers are told, once of a kind while it lasts. */
   trouble(error: EmqError): void {
-    if (this.#stopped || error.code === 'EMQ_CLOSED' || this.#troubles.has(error.code)) return;
-    this.#troubles.add(error.code);
+    // what goes wrong with an outage goes wrong in many calls, a right is missing for one
+    const kind = error.code === 'NOPERM' ? error.message : error.code;
+    if (this.#stopped || error.code === 'EMQ_CLOSED' || this.#troubles.has(kind)) return;
+    // cutOff() says what there is to say about a connector that was closed
+    if (this.#connector.stats().state === 'closed') return;
+    this.#troubles.add(kind);
     for (const member of this.#members) member.warn(error);
   }
 }
