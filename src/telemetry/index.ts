@@ -4,8 +4,6 @@
  * Invariants: `@opentelemetry/api` is looked for once, at the first call; without it there is nothing to call and nothing
  * to pay. Does not: set anything up (the program's SDK does), or need one: without an SDK the API does nothing.
  */
-import { createRequire } from 'node:module';
-
 import { openTelemetry } from './open-telemetry.js';
 
 export interface Telemetry {
@@ -45,6 +43,8 @@ export function telemetry(): Telemetry | undefined {
 
 function look(): Telemetry | null {
   try {
+    // Not an import: bundles of modules are given a `createRequire` of their own, and two of a name are an error.
+    const { createRequire } = process.getBuiltinModule('node:module');
     return openTelemetry(createRequire(import.meta.url)('@opentelemetry/api') as Parameters<typeof openTelemetry>[0]);
   } catch {
     // Not installed, or broken: neither is a reason for a queue not to work.

@@ -24,6 +24,7 @@ import type { Keyspace } from '../wire/keyspace.js';
 import type { Source, Taken } from '../wire/transitions.js';
 import { readCloseTimeout, type CloseOptions } from './close.js';
 import type { ConsumerEvents } from './consumer-events.js';
+import type { ConsumerStats } from './consumer-stats.js';
 import { asError, partOf } from './failure.js';
 import type { ConsumedJob, DelayError, JobContext } from './handler.js';
 import { LeaseKeeper } from './lease-keeper.js';
@@ -31,6 +32,8 @@ import { Metronome, type Member } from './metronome.js';
 import type { ConsumerSettings } from './options.js';
 import { Run } from './run.js';
 import { settle, type Answer, type Outcome } from './settle.js';
+
+export type { ConsumerStats } from './consumer-stats.js';
 
 /** What a consumer runs on. */
 export interface ConsumerParts<T> {
@@ -42,26 +45,6 @@ export interface ConsumerParts<T> {
   readonly settings: ConsumerSettings;
   /** Called when the last job has ended: what the handler needs is no longer needed. */
   readonly atEnd?: () => Promise<void>;
-}
-
-/** A snapshot of a consumer's work. Counts are since its start. */
-export interface ConsumerStats {
-  readonly state: 'running' | 'closing' | 'closed';
-  readonly concurrency: number;
-  /** Handlers that run now. */
-  readonly running: number;
-  /** Jobs whose lease is kept now: those that run, and those whose outcome is on its way. */
-  readonly held: number;
-  readonly claimed: number;
-  readonly completed: number;
-  /** Failed, and to be tried again. */
-  readonly scheduled: number;
-  /** Dead. */
-  readonly failed: number;
-  readonly delayed: number;
-  readonly released: number;
-  /** Outcomes that were refused, since another run has the job. */
-  readonly stale: number;
 }
 
 /** Handlers of one claim may hold the event loop so long before it gets a turn, for leases and outcomes. */
@@ -214,7 +197,11 @@ export class Consumer<T = unknown> extends EventEmitter<ConsumerEvents<T>> imple
     const text = reason === '' ? 'cancelled' : `cancelled: ${reason}`;
     const run = this.#keeper.get(id);
     if (run !== undefined) run.abort('cancelled', text);
-    else if (this.#reserved > 0 && this.#early.size < MOST_EARLY) this.#early.set(id, text);
+    else if (this.#reserved > 0) {
+      this.#early.set(id, text);
+      const [oldest] = this.#early.keys();
+      if (this.#early.size > MOST_EARLY && oldest !== undefined) this.#early.delete(oldest);
+    }
   }
 
   /** @internal */
@@ -260,6 +247,7 @@ export class Consumer<T = unknown> extends EventEmitter<ConsumerEvents<T>> imple
     this.#running++;
     const cancelled = this.#early.get(run.id);
     if (cancelled !== undefined) run.abort('cancelled', cancelled);
+    this.#early.delete(run.id);
     return run;
   }
 
@@ -286,6 +274,7 @@ export class Consumer<T = unknown> extends EventEmitter<ConsumerEvents<T>> imple
 
   async #work(run: Run<T>): Promise<void> {
     const { attempts, maxAttempts } = run.job;
+    run.startedAt = performance.now();
     let outcome: Outcome;
     if (attempts > maxAttempts) {
       const text = `claimed ${attempts} times and ${maxAttempts} are allowed: its earlier tries ended without a word, as when a process is killed or hangs`;

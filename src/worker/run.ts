@@ -32,7 +32,8 @@ export class Run<T> implements Holding {
   readonly own: ReadOpts;
   /** For the handler, which may take it apart: nothing in it needs its `this`. */
   readonly context: JobContext;
-  readonly startedAt = performance.now();
+  /** performance.now() when its handler was called; before that, when it was claimed. */
+  startedAt = performance.now();
   /** There is an outcome: what the handler still says no longer counts. */
   decided = false;
   settling = false;
