@@ -236,6 +236,26 @@ describe.each(WIRES)('one job on wire %i', (wire) => {
     expect(JSON.parse(said)).toEqual({ fences: [1, 1], completed: 2, left: 0, minted: 14 });
   });
 
+  it.each(['thread', 'process'])('a processor file, run as a %s; drained by echomq/testing', async (kind) => {
+    await project('double.mjs', 'export default ({ payload }) => payload * 2;');
+    const file = await project(
+      `processor-${kind}-${wire}.mjs`,
+      `import { Connector, Queue } from 'echomq';
+       import { drain } from 'echomq/testing';
+       const emq = await Connector.connect({ url: process.argv[2], wire: ${wire} });
+       const queue = new Queue(emq, 'processor-${kind}');
+       for (const n of [1, 2]) await queue.enqueue(n);
+       const ran = await drain(queue, new URL('./double.mjs', import.meta.url), { processor: '${kind}' });
+       console.log(JSON.stringify(ran.map(({ outcome, result }) => [outcome, result])));
+       await emq.close();`,
+    );
+    const said = await run(process.execPath, [file, servers.get(wire)?.url ?? ''], packed.project);
+    expect(JSON.parse(said)).toEqual([
+      ['completed', 2],
+      ['completed', 4],
+    ]);
+  });
+
   it.each([
     ['cjs', '.cjs', {}],
     // A bundle of modules has no require; ioredis's own parts ask for one. This is esbuild's documented answer.
