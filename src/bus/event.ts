@@ -12,7 +12,7 @@ export interface QueueEvent {
   readonly event: string;
   /** The id of the job. */
   readonly job: string;
-  readonly [extra: string]: string;
+  readonly [extra: string]: string | undefined;
 }
 
 /** The names that the package publishes. */

@@ -105,12 +105,13 @@ function unwritable(error: Error): never {
   throw inputError(`the module cannot be written (${error.message}): give another file to write`);
 }
 
-/** Copies what each way expects, as it lies at the root of this package. */
+/** Copies what each way expects, where it expects it. */
 async function layOut(folder: string, root: string, sources: string, files: readonly string[]): Promise<void> {
   await mkdir(join(folder, 'module'));
   for (const name of files) await copyFile(join(sources, name), join(folder, 'module', name));
-  for (const name of ['package.json', 'CMakeLists.txt', 'binding.gyp'])
-    await copyFile(join(root, name), join(folder, name));
+  for (const name of ['package.json', 'CMakeLists.txt']) await copyFile(join(root, name), join(folder, name));
+  // Not at the root of the package: npm would take it for something to build at every install.
+  await copyFile(join(root, 'module', 'binding.gyp'), join(folder, 'binding.gyp'));
 }
 
 /** Builds in `folder` and returns the path of what was made there. */

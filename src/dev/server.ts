@@ -112,7 +112,9 @@ function modulePath(module: string | boolean | undefined): string | undefined {
   const path = module === true ? defaultModulePath() : resolve(module);
   if (existsSync(path)) return path;
   throw inputError(
-    module === true ? `the module is not built: run "emq build-module"` : `there is no module at ${path}`,
+    module === true
+      ? `the module is not built where it is looked for (${path}): run "emq build-module" without --out`
+      : `there is no module at ${path}`,
   );
 }
 

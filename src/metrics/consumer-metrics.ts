@@ -5,7 +5,7 @@
  * `maxNames` different job names all further ones are counted together, since a job's name may be anybody's.
  * Does not: ask the server (prometheus.ts does), or reset.
  */
-import type { EventEmitter } from 'node:events';
+import { EventEmitter } from 'node:events';
 
 import { known, positive } from '../queue/input.js';
 import { inputError, show } from '../wire/errors.js';
@@ -52,6 +52,9 @@ export class ConsumerMetrics {
 
   /** Counts what this consumer does from now on. Once is enough. */
   watch(consumer: EventEmitter): this {
+    if (!(consumer instanceof EventEmitter)) {
+      throw inputError(`watch takes a consumer (what queue.consume gives), got ${show(consumer)}`);
+    }
     if (this.#watched.has(consumer)) return this;
     this.#watched.add(consumer);
     for (const outcome of OUTCOMES) {

@@ -81,10 +81,21 @@ export function delayOf(backoff: Backoff, attempt: number, error: Error, report?
       `the backoff function must give ms from 0, it gave ${show(given)}: ${FALLBACK_MS} ms are used`,
     );
   } catch (cause) {
-    problem = new EmqError('EMQ_INPUT', `the backoff function threw: ${FALLBACK_MS} ms are used`, { cause });
+    problem = new EmqError('EMQ_INPUT', `the backoff function threw (${said(cause)}): ${FALLBACK_MS} ms are used`, {
+      cause,
+    });
   }
   report?.(problem);
   return FALLBACK_MS;
+}
+
+/** What was thrown, in a few words. */
+function said(cause: unknown): string {
+  try {
+    return show(cause instanceof Error ? cause.message : cause);
+  } catch {
+    return 'something that cannot be printed';
+  }
 }
 
 function policyDelay(policy: BackoffPolicy, attempt: number): number {

@@ -4,8 +4,9 @@
  * Invariants: it shares nothing with any other node, keeps nothing on disk, ends with this process at the latest, and does
  * not keep it alive by itself. Does not: close consumers (close them before the node).
  */
+import { existsSync } from 'node:fs';
 import { Redis } from 'ioredis';
-import { startServer, type EmbeddedServer, type StartServerOptions } from '../dev/server.js';
+import { defaultModulePath, startServer, type EmbeddedServer, type StartServerOptions } from '../dev/server.js';
 import type { JobsOptions } from '../queue/admission.js';
 import { known } from '../queue/input.js';
 import { Queue } from '../worker/queue.js';
@@ -17,7 +18,10 @@ import { BRANDS } from '../wire/fence.js';
 import { NODE_VERSION_KEY } from '../wire/keyspace.js';
 
 export interface TestNodeOptions {
-  /** 6 (default) loads the module, which must have been built (`emq build-module`); 4 runs scripts on any server. */
+  /**
+   * 6 loads the module, which must have been built (`emq build-module`); 4 runs scripts on any server. Default: 6 if the
+   * module is there, else 4; the answers are the same.
+   */
   readonly wire?: 4 | 6;
   /** How the server is found and started; see `startServer` of `echomq/dev`. */
   readonly server?: Omit<StartServerOptions, 'brand'>;
@@ -46,7 +50,8 @@ export interface TestNode extends AsyncDisposable {
  */
 export async function testNode(options: TestNodeOptions = {}): Promise<TestNode> {
   known('testNode', options, ['wire', 'server', 'connector']);
-  const { wire = 6, server: how = {} } = options;
+  const { server: how = {} } = options;
+  const wire = options.wire ?? (existsSync(defaultModulePath()) || how.module !== undefined ? 6 : 4);
   // a caller without types may have given anything
   if (!([4, 6] as unknown[]).includes(wire)) throw inputError('wire must be 4 (scripts) or 6 (the module)');
   const server = await startServer({ module: wire === 6, ...how, brand: wire });

@@ -127,6 +127,10 @@ export function readOptions(given: ConnectorOptions | string = {}): Settings {
 /** One target, and one whose keys are not prefixed: the contract's key names are the whole key. */
 function checkTarget(options: ConnectorOptions): void {
   const { url, redis, client, cluster } = options;
+  // An unset variable must not mean the server of this machine, which the first client brands.
+  if ('url' in options && url === undefined) {
+    throw inputError('url is undefined: is the variable that should hold it set? Without url it is 127.0.0.1:6379');
+  }
   const targets = [url !== undefined || redis !== undefined, client !== undefined, cluster !== undefined];
   if (targets.filter(Boolean).length > 1) {
     throw inputError('give one of url (with redis for the rest), client or cluster, not several');

@@ -74,7 +74,7 @@ function advice(found: string | null, rules: FenceRules): string {
   if (found === null)
     return rules.claim ? ': its brand went away while it was read' : ', and claim: false does not brand';
   const other = rules.wire === 4 ? 6 : 4;
-  return found === BRANDS[other] ? `: connect with wire: ${other}` : '';
+  return found === BRANDS[other] ? `: connect with wire: ${other}, or move the node (emq doctor says how)` : '';
 }
 
 function text(reply: Reply): string | null {

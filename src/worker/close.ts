@@ -2,9 +2,10 @@
  * Closing, and closing when the process is told to end.
  *
  * Invariants: connectors are closed last, since a hand-back needs one; a second signal does not wait any longer.
- * Does not: call process.exit: when nothing is left open, the process ends by itself.
+ * Does not: end anything that it was not given, but for the process.
  */
-import { known } from '../queue/input.js';
+import { constants } from 'node:os';
+import { givenList, known } from '../queue/input.js';
 import { Connector } from '../wire/connector.js';
 import { inputError, show } from '../wire/errors.js';
 
@@ -33,17 +34,33 @@ export interface Closable {
 export interface CloseOnSignalOptions extends CloseOptions {
   /** Default SIGTERM and SIGINT. */
   readonly signals?: readonly NodeJS.Signals[];
+  /**
+   * End the process when all is closed, by process.exit with 128 + the signal's number (143 for SIGTERM), whatever else is
+   * open. Default true; false leaves it to you.
+   */
+  readonly exit?: boolean;
 }
 
 /**
  * Closes these when the process gets a signal: consumers and event streams all at once, then the connectors among them,
- * one after the other. Then the signal takes its usual course, so that whoever sent it sees the process end of it. A
- * second signal hands jobs back at once.
+ * one after the other. Then the process ends, as it would have by the signal. A second signal hands jobs back at once.
  * @returns a function that takes the listeners off again.
+ * @throws EmqError `EMQ_INPUT`.
  */
 export function closeOnSignal(closables: readonly Closable[], options: CloseOnSignalOptions = {}): () => void {
-  const { signals = ['SIGTERM', 'SIGINT'] } = known('closeOnSignal', options, ['signals', 'timeoutMs']);
+  const { signals = ['SIGTERM', 'SIGINT'], exit = true } = known('closeOnSignal', options, [
+    'signals',
+    'timeoutMs',
+    'exit',
+  ]);
   const timeoutMs = readCloseTimeout(options.timeoutMs === undefined ? {} : { timeoutMs: options.timeoutMs });
+  for (const one of givenList('closables', closables)) {
+    if (typeof (one as Partial<Closable> | null)?.close !== 'function') {
+      throw inputError(
+        `closeOnSignal takes a list of what has a close(): consumers, events, connectors; got ${show(one)}`,
+      );
+    }
+  }
   const connectors = closables.filter((one) => one instanceof Connector);
   const users = closables.filter((one) => !(one instanceof Connector));
   const closeUsers = (ms: number): Promise<unknown> =>
@@ -59,7 +76,8 @@ export function closeOnSignal(closables: readonly Closable[], options: CloseOnSi
       await closeUsers(timeoutMs);
       for (const connector of connectors) await connector.close();
       off();
-      process.kill(process.pid, signal);
+      // Not by the signal itself: others who listen to it have heard it, and process 1 of a container would not mind it.
+      if (exit) process.exit(128 + constants.signals[signal]);
     })();
   };
   for (const signal of signals) process.on(signal, onSignal);

@@ -45,6 +45,7 @@ export class HandOut {
   #retry: NodeJS.Timeout | undefined;
   #refusals = 0;
   #stopped = false;
+  #waiting: Promise<void> | undefined;
 
   constructor(runner: Runner, servers: ReadonlySet<Server>, reports: HandOutReports) {
     this.#runner = runner;
@@ -57,6 +58,16 @@ export class HandOut {
     let free = 0;
     for (const server of this.#servers) free += server.free;
     return free;
+  }
+
+  /** The last claim was refused. */
+  get refused(): boolean {
+    return this.#refusals > 0;
+  }
+
+  /** Asks for nothing before that has resolved. */
+  waitFor(ready: Promise<void>): void {
+    this.#waiting = ready.then(() => void (this.#waiting = undefined));
   }
 
   stop(): void {
@@ -76,6 +87,7 @@ export class HandOut {
   }
 
   async #fill(): Promise<boolean> {
+    if (this.#waiting !== undefined) await this.#waiting;
     for (;;) {
       this.#again = false;
       const { full, more } = await this.#round();

@@ -45,6 +45,8 @@ const LEAST_GRACE_MS = 5_000;
 /** How long the end waits for what was sent last. */
 const LAST_ANSWERS_MS = 500;
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
+/** How long the first claim waits until cancels are heard. */
+const LISTEN_MS = 250;
 /** A beat that found something due and could not move it must not spin. */
 const LEAST_BEAT_MS = 20;
 
@@ -71,7 +73,7 @@ export class Metronome {
   #leg: Leg | undefined;
   /** Those who have been told how the queue recovers. */
   readonly #introduced = new WeakSet<Member>();
-  /** What is wrong at present, by its kind: said once, until a beat goes well. */
+  /** What is wrong at present, by its kind: said once, until a beat goes well and claims do. */
   readonly #troubles = new Set<string>();
   #stopped = false;
   private constructor(connector: Connector, keys: Keyspace) {
@@ -109,11 +111,15 @@ export class Metronome {
     // It may have come back a moment ago, and a consumer that starts now must leave the others the same time.
     this.#holdBack(this.#connector.reconnectedAt);
     this.#park ??= new Park(this.#connector, this.#keys, this.#beatMs, this.#parkSide());
-    this.#cancels ??= subscriberOf(this.#connector).subscribe(this.#keys.cancel, {
-      message: (bytes) => this.#cancel(bytes),
-      gap: () => {},
-      trouble: (error) => this.trouble(error),
-    });
+    if (this.#cancels === undefined) {
+      this.#cancels = subscriberOf(this.#connector).subscribe(this.#keys.cancel, {
+        message: (bytes) => this.#cancel(bytes),
+        gap: () => {},
+        trouble: (error) => this.trouble(error),
+      });
+      // Whoever cancels the first job that is claimed here must be heard.
+      this.#handOut.waitFor(within(LISTEN_MS, this.#cancels.ready));
+    }
     this.#arm(0);
   }
 
@@ -127,10 +133,7 @@ export class Metronome {
     this.#handOut.stop();
     // Their answers are nobody's any more: a server that gives none must not hold up a close.
     const answers = Promise.all([this.#cancels?.close(), this.publisher.settled()]);
-    let timer: NodeJS.Timeout | undefined;
-    const enough = new Promise<void>((resolve) => (timer = setTimeout(resolve, LAST_ANSWERS_MS)));
-    await Promise.all([this.#park?.stop(), Promise.race([answers, enough])]);
-    clearTimeout(timer);
+    await Promise.all([this.#park?.stop(), within(LAST_ANSWERS_MS, answers)]);
   }
 
   /** Claims for one consumer, in the write in which it settles. */
@@ -228,7 +231,7 @@ export class Metronome {
 
   async #read(swept: Swept): Promise<void> {
     if (swept.leg !== undefined) this.#leg = swept.leg ?? undefined;
-    if (swept.errors.length === 0) this.#troubles.clear();
+    if (swept.errors.length === 0 && !this.#handOut.refused) this.#troubles.clear();
     if (swept.stalled.recovered.length + swept.stalled.dead.length > 0) {
       for (const id of swept.stalled.recovered) this.#publish('stalled', id);
       for (const id of swept.stalled.dead) this.#publish('failed', id, { error: 'stalled' });
@@ -319,4 +322,12 @@ export class Metronome {
     this.#troubles.add(kind);
     for (const member of this.#members) member.warn(error);
   }
+}
+
+/** Resolves when that has ended, whichever way, or after so many ms. */
+async function within(ms: number, what: Promise<unknown>): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  const enough = new Promise<void>((resolve) => (timer = setTimeout(resolve, ms)));
+  await Promise.race([what.catch(() => {}), enough]);
+  clearTimeout(timer);
 }

@@ -80,14 +80,15 @@ export class NamedQueue<Payloads extends object> {
     if (typeof handlers !== 'object' || handlers === null) {
       throw inputError(`handlers must be an object of functions, one for each name, got ${show(handlers)}`);
     }
+    if (Object.keys(handlers).length === 0) throw inputError('handlers must name at least one kind of job');
     const wrong = Object.entries(handlers).find(([, handler]) => typeof handler !== 'function');
     if (wrong !== undefined) throw inputError(`the handler of ${show(wrong[0])} must be a function`);
     const byName = new Map(Object.entries(handlers)) as Map<string, (job: unknown, context: JobContext) => unknown>;
     return this.queue.consume((job, context) => {
       const handler = byName.get(job.name ?? '');
       if (handler === undefined) {
-        const names = [...byName.keys()].join(', ');
-        throw new Error(`no handler here for a job named ${show(job.name ?? null)}: there are ${names}`);
+        const which = job.name === undefined ? 'without a name' : `named ${show(job.name)}`;
+        throw new Error(`no handler here for a job ${which}: there are ${[...byName.keys()].join(', ')}`);
       }
       return handler(job, context);
     }, options);

@@ -22,10 +22,12 @@ export class Queue<T = unknown, Input = T> extends Jobs<T, Input> {
 
   /** @throws EmqError `EMQ_INPUT` for a queue name outside the grammar, or a wrong option. */
   constructor(connector: Connector, queue: string, options: JobsOptions<T, Input> = {}) {
-    super(connector, queue, options);
     if (!(connector instanceof Connector)) {
-      throw inputError('a Queue needs a Connector (Connector.connect); Jobs works on anything that runs calls');
+      throw inputError(
+        `the first argument of a Queue is a Connector (await Connector.connect(...)), got ${show(connector)}`,
+      );
     }
+    super(connector, queue, options);
     this.#connector = connector;
   }
 
@@ -42,7 +44,14 @@ export class Queue<T = unknown, Input = T> extends Jobs<T, Input> {
       throw new EmqError('EMQ_CLOSED', 'the connector is closed: consume needs one that is open');
     }
     const parts = { connector: this.#connector, keys: this.keys, codec: this.codec, settings };
-    if (typeof handler === 'function') return new Consumer({ ...parts, handler });
+    if (typeof handler === 'function') {
+      if (options.processor !== undefined || options.killAfterMs !== undefined) {
+        throw inputError(
+          'processor and killAfterMs are for the URL of a processor file: a function runs in this process',
+        );
+      }
+      return new Consumer({ ...parts, handler });
+    }
     if (!(handler instanceof URL)) {
       throw inputError(`a handler must be a function or the URL of a processor file, got ${show(handler)}`);
     }

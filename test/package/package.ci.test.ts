@@ -97,11 +97,12 @@ describe('the tarball', () => {
       'CMakeLists.txt',
       'LICENSE',
       'README.md',
-      'binding.gyp',
+      'docs/connecting.md',
       'docs/image.md',
       'docs/vectors.json',
       'docs/wire.md',
       'docs/worker.md',
+      'module/binding.gyp',
       'package.json',
     ];
     expect(packed.files).toEqual([...built, ...module, ...scripts, ...rest].sort());

@@ -171,7 +171,7 @@ describe('a function', () => {
     };
     expect(delayOf(throwing, 1, ERROR, (problem) => problems.push(problem))).toBe(1000);
     expect(problems.map(({ reason, cause }) => [reason, cause])).toEqual([
-      ['the backoff function threw: 1000 ms are used', unprintable],
+      ['the backoff function threw (object): 1000 ms are used', unprintable],
     ]);
     expect(delayOf(throwing, 1, ERROR)).toBe(1000);
   });

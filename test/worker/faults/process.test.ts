@@ -64,7 +64,7 @@ describe.each(WIRES)('wire %i', (wire) => {
   }
 
   describe('closeOnSignal', () => {
-    it('on SIGTERM lets the jobs in hand end, and the process ends of the signal', async () => {
+    it('on SIGTERM lets the jobs in hand end, and the process ends as by the signal', async () => {
       const worker = await program.start(await plan('hold', { closeOnSignalMs: 60_000, tell: ['completed'] }));
       const [held, next] = await queue.enqueueMany([{ payload: {} }, { payload: {} }]);
       await worker.told('holding');
@@ -72,7 +72,7 @@ describe.each(WIRES)('wire %i', (wire) => {
       // what comes free now takes no new job
       await closing(worker);
       worker.order({ order: 'go' });
-      expect(await worker.ended).toEqual({ code: null, signal: 'SIGTERM' });
+      expect(await worker.ended).toEqual({ code: 143, signal: null });
       expect(worker.of('completed')).toMatchObject([{ id: held?.id, token: 1 }]);
       expect(await queue.get(next?.id ?? '')).toMatchObject({ state: 'pending', attempts: 0 });
     });
@@ -82,7 +82,7 @@ describe.each(WIRES)('wire %i', (wire) => {
       const { id } = await queue.enqueue({});
       await worker.told('holding');
       worker.signal('SIGTERM');
-      expect(await worker.ended).toEqual({ code: null, signal: 'SIGTERM' });
+      expect(await worker.ended).toEqual({ code: 143, signal: null });
       expect(await queue.get(id)).toMatchObject({ state: 'pending', attempts: 1, credit: 1 });
     });
 
@@ -93,7 +93,7 @@ describe.each(WIRES)('wire %i', (wire) => {
       worker.signal('SIGTERM');
       await closing(worker, 3);
       worker.signal('SIGTERM');
-      expect(await worker.ended).toEqual({ code: null, signal: 'SIGTERM' });
+      expect(await worker.ended).toEqual({ code: 143, signal: null });
       for (const { id } of added) {
         expect(await queue.get(id)).toMatchObject({ state: 'pending', attempts: 1, credit: 1 });
       }

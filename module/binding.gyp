@@ -1,5 +1,6 @@
 # The module trafikey as a plain shared library, for node-gyp. The flags are those of CMakeLists.txt and
-# src/dev/build.ts. Does not: need Node's headers, and is never run by an installation ("gypfile": false).
+# src/dev/build.ts, which copies it to the folder above. It does not lie there in the package: npm would run it at every
+# install from a lock file, whatever "gypfile" says. Does not: need Node's headers.
 {
   'targets': [
     {
