@@ -59,7 +59,7 @@ export function optsText(
   if (Object.keys(all).length === 0) return undefined;
   let text: string | undefined;
   try {
-    text = JSON.stringify(all) as string | undefined;
+    text = JSON.stringify(all);
   } catch (cause) {
     throw inputError(`opts have no JSON form: ${cause instanceof Error ? cause.message : show(cause)}`);
   }

@@ -104,6 +104,8 @@ describe('a package without a built module', () => {
       `const error = await startServer({ server: process.argv[2], module: true }).catch((error) => error);
        console.log(JSON.stringify({ dir: error.message }));`,
     );
-    expect(started.dir).toMatch(/^EMQ_INPUT the module is not built where it is looked for \(.*\): run "emq build-module"/);
+    expect(started.dir).toMatch(
+      /^EMQ_INPUT the module is not built where it is looked for \(.*\): run "emq build-module"/,
+    );
   });
 });

@@ -2,7 +2,7 @@
  * How lapsed leases come back, on both executors: by the leg that is kept for the queue, whoever asked for which.
  */
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
-import type { ConsumeOptions, Queue } from '../../src/index.js';
+import { mint, type ConsumeOptions, type Queue } from '../../src/index.js';
 import { EXECUTORS } from '../conformance/stage.js';
 import { CallLog } from './support/calls.js';
 import { Diary, PATIENCE } from './support/diary.js';
@@ -28,11 +28,11 @@ describe.each(EXECUTORS)('recovery on %s', (_executor, wire) => {
     );
   }
 
-  /** A job whose worker is gone. */
+  /** A job whose worker is gone; in one step, since a consumer that works here would take one that waits. */
   async function lapsed(): Promise<string> {
-    const { id } = await queue.enqueue('x');
-    await queue.take({ leaseMs: 60_000, count: 1 });
-    await shop.stage.lapse(queue.keys.active, id);
+    const id = mint();
+    const row = { state: 'active', attempts: '1', payload: '"x"' };
+    await shop.raw.multi().hset(queue.keys.job(id), row).zadd(queue.keys.active, 1, id).exec();
     return id;
   }
 
