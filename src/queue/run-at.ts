@@ -17,7 +17,7 @@ export function checkWhen(runAt: RunAt): When {
     throw inputError('the time to run at must be { inMs } (from now) or { at } (Unix ms or a Date)');
   }
   if ('at' in runAt && runAt.at instanceof Date && Number.isNaN(runAt.at.getTime())) {
-    throw inputError('at must be a valid Date or an integer (Unix ms), got NaN: an invalid Date');
+    throw inputError('at must be an integer (Unix ms) or a valid Date, got NaN');
   }
   if ('at' in runAt) return { at: anyInteger('at', runAt.at instanceof Date ? runAt.at.getTime() : runAt.at) };
   return { inMs: anyInteger('inMs', runAt.inMs) };

@@ -6,7 +6,7 @@
  */
 import { execFile } from 'node:child_process';
 import { cp, mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readFileSync, realpathSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -76,6 +76,15 @@ async function packInto(folder: string): Promise<Omit<Packed, 'remove'>> {
   await writeFile(join(project, 'package.json'), JSON.stringify({ name: 'consumer', private: true, type: 'module' }));
   const types = `@types/node@${String(manifest.devDependencies['@types/node'])}`;
   await run('npm', ['install', '--prefer-offline', '--no-audit', '--no-fund', tarball, types], project);
+
+  // The same once more from the lock, as a deploy does, where nothing can compile: installing must not need it.
+  const bin = join(folder, 'bin');
+  await mkdir(bin);
+  await symlink(process.execPath, join(bin, 'node'));
+  const npm = (await run('which', ['npm'], folder)).trim();
+  await run(process.execPath, [realpathSync(npm), 'ci', '--prefer-offline', '--no-audit', '--no-fund'], project, {
+    PATH: bin,
+  });
 
   return {
     tarball,

@@ -77,7 +77,9 @@ describe('the brand of a queue', () => {
     ]);
     expect(outcomes.map((o) => (o.ok ? o.reply : o.error.code))).toEqual(['EMQWIRE', 1, 'EMQWIRE']);
     const error = await errorOf(connector.run(call(count, 'k', [], bad)), 'EMQWIRE');
-    expect(error.reason).toBe(`EMQWIRE queue ${bad} is echomq:6.0.0, needs echomq:4.0.0: connect with wire: 6`);
+    expect(error.reason).toBe(
+      `EMQWIRE queue ${bad} is echomq:6.0.0, needs echomq:4.0.0: connect with wire: 6, or move the node (emq doctor says how)`,
+    );
     expect(await cluster.node(0).admin.exists(`emq:{${bad}}:k`)).toBe(0);
     await cluster.node(0).admin.set(`emq:{${bad}}:version`, 'echomq:4.0.0');
     expect(await connector.run(call(count, 'k', [], bad))).toBe(1);

@@ -66,7 +66,9 @@ describe('one server', () => {
     await errorOf(connect({ wire: 4 }), 'EMQWIRE');
     await server.admin.set('{emq}:version', 'echomq:4.0.0');
     const error = await errorOf(connect(), 'EMQWIRE');
-    expect(error.reason).toBe('EMQWIRE node is echomq:4.0.0, needs echomq:6.0.0: connect with wire: 4');
+    expect(error.reason).toBe(
+      'EMQWIRE node is echomq:4.0.0, needs echomq:6.0.0: connect with wire: 4, or move the node (emq doctor says how)',
+    );
   });
 
   it('fences anew when the module finds the brand gone, and no caller sees it', async () => {

@@ -63,6 +63,7 @@ describe('options', () => {
     [{ url: 'valkey://h', client }, /one of url/],
     [{ client, cluster: { nodes: [1] } }, /one of url/],
     [{ url: 7 }, /url must be a string/],
+    [{ url: undefined }, /url is undefined: is the variable that should hold it set\?/],
     [{ redis: 'h' }, /redis must be an object/],
     [{ redis: { keyPrefix: 'x:' } }, /redis.keyPrefix must be empty/],
     [{ client: { duplicate: 1 } }, /ioredis Redis or Cluster/],

@@ -85,7 +85,7 @@ describe.each(EXECUTORS)('what a job brings along on %s', (_executor, wire) => {
       await diary.until('scheduled', 3);
       const error = async (job: string) => (await named.queue.get(job))?.lastError?.toString().split('\n')[0];
       expect(await error(id)).toBe('no handler here for a job named "c": there are a, b');
-      expect(await error(nameless)).toBe('no handler here for a job named null: there are a, b');
+      expect(await error(nameless)).toBe('no handler here for a job without a name: there are a, b');
     });
   });
 

@@ -3,7 +3,17 @@
  * and nothing has been started then.
  */
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { Jobs, NamedQueue, Queue, type ConsumeOptions, type Consumer, type Handler } from '../../src/index.js';
+import {
+  closeOnSignal,
+  ConsumerMetrics,
+  Jobs,
+  NamedQueue,
+  Queue,
+  type Closable,
+  type ConsumeOptions,
+  type Consumer,
+  type Handler,
+} from '../../src/index.js';
 import { errorOf } from '../conformance/stage.js';
 import { Diary } from './support/diary.js';
 import { NO_BEAT, Shop } from './support/shop.js';
@@ -81,6 +91,12 @@ describe('the options of consume', () => {
     ['an unknown one', { leaseMS: 5 }, /^unknown option "leaseMS" of consume: it takes concurrency, leaseMs,/],
     ['none at all', null, /^the options of consume must be an object, got null/],
     ['text', 'fast', /^the options of consume must be an object, got "fast"/],
+    [
+      'a processor that is none',
+      { processor: 'process' },
+      /^processor and killAfterMs are for the URL of a processor file/,
+    ],
+    ['a time to kill a function', { killAfterMs: 5 }, /^processor and killAfterMs are for the URL of a processor file/],
     ['two pauses', { backoff: 5, retryDelayMs: 5 }, /^give backoff or retryDelayMs, not both/],
   ])('%s', async (_what, options, says) => {
     expect(await refused(() => queue.consume(() => {}, options as ConsumeOptions))).toMatch(says);
@@ -100,15 +116,26 @@ describe('the options of consume', () => {
   it('handlers by name that are none', async () => {
     const named = new NamedQueue(shop.stage.connector, 'named');
     expect(await refused(() => named.consume({ mail: 5 }))).toMatch(/^the handler of "mail" must be a function/);
+    expect(await refused(() => named.consume({}))).toMatch(/^handlers must name at least one kind of job/);
     expect(await refused(() => named.consume(null as unknown as () => void))).toMatch(
       /^handlers must be an object of functions, one for each name, got null/,
     );
   });
 
+  it('what cannot be closed, or watched', async () => {
+    const before = process.listenerCount('SIGTERM');
+    for (const wrong of [shop.stage.connector, [queue], [null], ['consumer']]) {
+      const reason = await refused(() => closeOnSignal(wrong as unknown as Closable[]));
+      expect(reason).toMatch(/^(closables must be a list|closeOnSignal takes a list of what has a close\(\))/);
+    }
+    expect(process.listenerCount('SIGTERM')).toBe(before);
+    expect(await refused(() => new ConsumerMetrics().watch(queue as never))).toMatch(/^watch takes a consumer/);
+  });
+
   it('a queue on something that is no Connector', async () => {
     const wire = { run: () => Promise.resolve(1), runAll: () => Promise.resolve([]) };
     expect(new Jobs(wire, 'q')).toBeInstanceOf(Jobs);
-    expect(await refused(() => new Queue(wire as never, 'q'))).toMatch(/^a Queue needs a Connector/);
+    expect(await refused(() => new Queue(wire as never, 'q'))).toMatch(/^the first argument of a Queue is a Connector/);
   });
 
   it.each([[-1], [1.5], [NaN], ['5'], [null], [LONGEST_TIMER + 1]])('close within %s', async (timeoutMs) => {
