@@ -70,12 +70,14 @@ export class Metronome {
   #epoch: number;
   #sweepsFrom = 0;
   #sweptAt = -Infinity;
+  #passedAt = -Infinity;
   #leg: Leg | undefined;
   /** Those who have been told how the queue recovers. */
   readonly #introduced = new WeakSet<Member>();
   /** What is wrong at present, by its kind: said once, until a beat goes well and claims do. */
   readonly #troubles = new Set<string>();
   #stopped = false;
+
   private constructor(connector: Connector, keys: Keyspace) {
     this.#connector = connector;
     this.#keys = keys;
@@ -141,9 +143,9 @@ export class Metronome {
     void this.#handOut.roll(member).then(() => this.#park?.freed());
   }
 
-  /** A slot is free that was not: the block may begin. */
-  freed(): void {
-    this.#park?.freed();
+  get #servesAll(): boolean {
+    const sources = new Set([...this.#members].map(({ source }) => source));
+    return sources.has('both') || sources.size === 2;
   }
 
   get #beatMs(): number {
@@ -165,6 +167,12 @@ export class Metronome {
   /** A token may mean a job, or that a scheduled one is now due sooner. */
   async #woken(): Promise<void> {
     if (await this.#handOut.fill()) return;
+    // It may have been meant for a source that nobody serves here. Once a beat: where nobody else waits it comes back.
+    const now = performance.now();
+    if (!this.#servesAll && now - this.#passedAt >= this.#beatMs) {
+      this.#passedAt = now;
+      await this.#passOn();
+    }
     try {
       const { dueInMs } = await this.#pump.agenda();
       if (dueInMs !== null) this.#arm(dueInMs);

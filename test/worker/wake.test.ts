@@ -3,7 +3,7 @@
  * nobody here can use goes on to the next process. What it costs to wait.
  */
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
-import type { Queue } from '../../src/index.js';
+import { mint, type Queue } from '../../src/index.js';
 import { EXECUTORS } from '../conformance/stage.js';
 import { CallLog } from './support/calls.js';
 import { Diary, PATIENCE } from './support/diary.js';
@@ -36,6 +36,37 @@ describe.each(EXECUTORS)('the wake on %s', (_executor, wire) => {
       await diary.until('completed', n);
     }
   });
+
+  it.each([
+    ['flat', 'lanes'],
+    ['lanes', 'flat'],
+  ] as const)('that reached a process of %s jobs goes on to one of %s, with no beat', async (first, second) => {
+    queue = shop.queue();
+    const idle = shop.consume(queue, () => 'done', { source: first });
+    // who was parked first is woken first
+    await parked(1);
+    const diary = new Diary(shop.consume(await shop.elsewhere(queue), () => 'done', { source: second }));
+    await parked(2);
+    if (second === 'flat') await queue.enqueue(1);
+    else await enqueueIntoLane();
+    await diary.until('completed');
+    expect(idle.stats().claimed).toBe(0);
+    // and then all is quiet again
+    await parked(2);
+    await vi.waitUntil(async () => (await shop.raw.exists(queue.keys.wake)) === 0, PATIENCE);
+  });
+
+  async function enqueueIntoLane(): Promise<void> {
+    const [id, group] = [mint(), 'GRP0KHTOWnGLuC'];
+    const { base, wake, ring } = queue.keys;
+    await shop.raw
+      .multi()
+      .hset(queue.keys.job(id), { state: 'pending', attempts: '0', payload: '1', group })
+      .zadd(`${base}g:${group}:pending`, 0, id)
+      .rpush(ring, group)
+      .lpush(wake, '1')
+      .exec();
+  }
 
   it('is less than 600 ms in coming at a beat of 2 s', async () => {
     queue = shop.queue();
