@@ -129,6 +129,16 @@ void lanes_write(Call *c, Lanes *lanes) {
     ValkeyModule_CloseKey(key);
 }
 
+void lanes_ready(Call *c, Key *pending, Str *pending_name, const Lane *lane, long long priority, Str *id) {
+    if (lane == NULL) {
+        effect_zadd(c, pending, pending_name, priority, id);
+        return;
+    }
+    Key *set = ValkeyModule_OpenKey(c->ctx, lane->name, VALKEYMODULE_READ | VALKEYMODULE_WRITE);
+    effect_zadd(c, set, lane->name, priority, id);
+    ValkeyModule_CloseKey(set);
+}
+
 void lanes_unring(Call *c, const Lane *lane) {
     if (lane->waiting > 0 || !lane->ringed) return;
     Str *name = keys_name(c, "ring", NULL, NULL);

@@ -62,13 +62,7 @@ static void write(Call *c, Release *k) {
     const Field fields[] = {{cached.state, cached.pending},
                             {cached.credit, ValkeyModule_CreateStringFromLongLong(c->ctx, k->credit + 1)}};
     effect_hset(c, k->row, k->row_name, fields, 2);
-    if (k->lane == NULL) {
-        effect_zadd(c, k->pending, k->pending_name, k->priority, k->id);
-    } else {
-        Key *lane = ValkeyModule_OpenKey(c->ctx, k->lane->name, VALKEYMODULE_READ | VALKEYMODULE_WRITE);
-        effect_zadd(c, lane, k->lane->name, k->priority, k->id);
-        ValkeyModule_CloseKey(lane);
-    }
+    lanes_ready(c, k->pending, k->pending_name, k->lane, k->priority, k->id);
     lanes_write(c, &k->lanes);
     if (k->lanes.wakes > 0) wake_push(c, &k->wake, k->lanes.wakes);
     (void)ValkeyModule_ReplyWithLongLong(c->ctx, 1);

@@ -176,16 +176,6 @@ static bool look(Call *c, Sweep *k, Str **argv) {
     return look_ahead(c, k);
 }
 
-static void bring_back(Call *c, Sweep *k, const Move *move) {
-    if (move->lane == NULL) {
-        effect_zadd(c, k->pending, k->pending_name, move->priority, move->id);
-        return;
-    }
-    Key *lane = ValkeyModule_OpenKey(c->ctx, move->lane->name, VALKEYMODULE_READ | VALKEYMODULE_WRITE);
-    effect_zadd(c, lane, move->lane->name, move->priority, move->id);
-    ValkeyModule_CloseKey(lane);
-}
-
 static void write_move(Call *c, Sweep *k, const Move *move) {
     effect_zrem(c, k->active, k->active_name, move->id, "zrem");
     if (move->fate == GHOST) return;
@@ -201,7 +191,7 @@ static void write_move(Call *c, Sweep *k, const Move *move) {
                                 {cached.state, cached.pending}};
         effect_hset(c, row, move->row_name, fields, 2);
         if (move->fate == FORGIVEN) effect_hdel(c, row, move->row_name, cached.lease_epoch);
-        bring_back(c, k, move);
+        lanes_ready(c, k->pending, k->pending_name, move->lane, move->priority, move->id);
     }
     ValkeyModule_CloseKey(row);
 }

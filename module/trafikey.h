@@ -168,6 +168,8 @@ void lanes_enter(Lane *lane);
 void lanes_leave(Lane *lane);
 void lanes_ring(Lanes *lanes, Lane *lane);
 void lanes_write(Call *c, Lanes *lanes);
+/* READY: the id waits, in its lane, or for a flat job (NULL) in pending. The plan has been made before. */
+void lanes_ready(Call *c, Key *pending, Str *pending_name, const Lane *lane, long long priority, Str *id);
 /* A settle that leaves a lane empty takes it off the ring. */
 void lanes_unring(Call *c, const Lane *lane);
 void lanes_free(Lanes *lanes);
