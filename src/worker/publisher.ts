@@ -12,8 +12,6 @@ import type { Runner } from './calls.js';
 
 /** So many events go into one call. */
 const MOST_AT_ONCE = 1_000;
-/** How long an end waits for the answers. */
-const LAST_WORDS_MS = 1_000;
 
 export class Publisher {
   readonly #runner: Runner;
@@ -32,13 +30,10 @@ export class Publisher {
     if (this.#queued.push(eventText(event, job, extras)) === 1) queueMicrotask(() => this.#flush());
   }
 
-  /** Resolves when all that was published has been answered, or a second is over. Never rejects. */
+  /** Resolves when all that was published has been answered. Never rejects. */
   async settled(): Promise<void> {
     this.#flush();
-    let timer: NodeJS.Timeout | undefined;
-    const enough = new Promise<void>((resolve) => (timer = setTimeout(resolve, LAST_WORDS_MS)));
-    await Promise.race([Promise.allSettled(this.#underWay), enough]);
-    clearTimeout(timer);
+    await Promise.allSettled(this.#underWay);
   }
 
   #flush(): void {
