@@ -1,6 +1,6 @@
 #!lua flags=no-writes
--- browse: ids of one of the four sets by rank, the last to be served first; with equal scores that is the newest.
--- KEYS 1 pending, active, schedule or dead   ARGV 1 offset, 2 limit
+-- browse: ids of one of the sets by rank, the last to be served first; with equal scores that is the newest.
+-- KEYS 1 pending, active, schedule, dead or flow:held   ARGV 1 offset, 2 limit
 -- Reply the ids. Refuses ERR offset, ERR limit. Cost O(log N + limit).
 
 -- @include lib/number

@@ -1,11 +1,12 @@
 #!lua flags=no-writes
 -- counts: how many ids are in a set, or how many jobs a counter has counted.
--- KEYS 1 the base emq:{q}:   ARGV any of pending, active, schedule, dead, completed, failed
+-- KEYS 1 the base emq:{q}:   ARGV any of pending, active, schedule, dead, awaiting_children, completed, failed
 -- Reply one number for each name. Refuses ERR unknown state. Cost O(names).
 
 -- @include lib/number
 
-local SETS = { pending = true, active = true, schedule = true, dead = true }
+local SETS = { pending = 'pending', active = 'active', schedule = 'schedule', dead = 'dead' }
+SETS.awaiting_children = 'flow:held'
 local COUNTERS = { completed = true, failed = true }
 
 local b, counts = KEYS[1], {}
@@ -14,7 +15,7 @@ for _, name in ipairs(ARGV) do
 end
 for i, name in ipairs(ARGV) do
   if SETS[name] then
-    counts[i] = redis.call('ZCARD', b .. name)
+    counts[i] = redis.call('ZCARD', b .. SETS[name])
   else
     local n, err = stored('metrics:' .. name, redis.call('HGET', b .. 'metrics:' .. name, 'count'))
     if err then return err end

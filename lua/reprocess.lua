@@ -2,8 +2,8 @@
 -- reprocess: an operator brings a dead job back to wait; its last error and its stall count are forgotten, and the
 -- claims so far are credited: they no longer count against its cap.
 -- KEYS 1 row, 2 dead, 3 pending   ARGV 1 id, 2 the base emq:{q}:
--- Reply 1, or -1 when the row is gone. Refuses EMQSTATE when the job is not dead. Cost O(log N), O(lanes) for a grouped
--- job.
+-- Reply 1; 2 for a flow parent that has open children, which waits for them again; -1 when the row is gone. Refuses
+-- EMQSTATE when the job is not dead. Cost O(log N), O(lanes) for a grouped job.
 
 -- @include lib/lapse
 
@@ -15,14 +15,25 @@ if redis.call('HLEN', KEYS[1]) == 0 then return -1 end
 if not dead then return redis.error_reply('EMQSTATE not dead') end
 local attempts, err = stored('attempts', fields[3])
 if err then return err end
-local to
-to, err = ready(b, KEYS[3], fields[1], fields[2], false)
+local open
+open, err = stored('dependencies', redis.call('GET', KEYS[1] .. ':dependencies'))
 if err then return err end
-local room = wake_room(b .. 'wake')
+local to
+if open < 1 then
+  to, err = ready(b, KEYS[3], fields[1], fields[2], false)
+  if err then return err end
+end
+redis.call('ZCARD', b .. 'flow:held')
+local at = now()
+local room = wakes > 0 and wake_room(b .. 'wake') or 0
 
 redis.call('ZREM', KEYS[2], id)
 redis.call('HDEL', KEYS[1], 'last_error', 'stalled')
-redis.call('HSET', KEYS[1], 'state', 'pending', 'credit', digits(attempts))
+redis.call('HSET', KEYS[1], 'state', to and 'pending' or 'awaiting_children', 'credit', digits(attempts))
+if not to then
+  redis.call('ZADD', b .. 'flow:held', digits(at), id)
+  return 2
+end
 redis.call('ZADD', to.key, to.score, id)
 write_lanes(b)
 push_wakes(b .. 'wake', room)

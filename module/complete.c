@@ -10,8 +10,8 @@
 
 #define FLOW "EMQSTATE complete flow not native"
 
-enum { ROW_AND_SUBKEYS = 7 };
-static const char *const subkeys[ROW_AND_SUBKEYS - 1] = {":logs",      ":lock",         ":dependencies",
+enum { ROW_AND_SUBKEYS = 8 };
+static const char *const subkeys[ROW_AND_SUBKEYS - 1] = {":logs",      ":lock",         ":dependencies", ":children",
                                                          ":processed", ":unsuccessful", ":failed"};
 
 typedef struct Complete {
@@ -55,17 +55,9 @@ static bool look(Call *c, Complete *k, Str **argv) {
         if (!keys_allowed(c, k->retired[i], USE_WRITE)) return false;
     }
     if (s->lanes.wakes > 0 && !wake_open(c, &k->wake)) return false;
-    Str *touched[] = {s->active_name,
-                      s->place_name,
-                      k->metrics_name,
-                      k->retired[0],
-                      k->retired[1],
-                      k->retired[2],
-                      k->retired[3],
-                      k->retired[4],
-                      k->retired[5],
-                      k->retired[6],
-                      s->lanes.wakes > 0 ? k->wake.name : s->row_name};
+    Str *touched[] = {s->active_name, s->place_name, k->metrics_name, k->retired[0],
+                      k->retired[1],  k->retired[2], k->retired[3],   k->retired[4],
+                      k->retired[5],  k->retired[6], k->retired[7],   s->lanes.wakes > 0 ? k->wake.name : s->row_name};
     return keys_resident(c, touched, sizeof(touched) / sizeof(touched[0]));
 }
 

@@ -55,19 +55,26 @@ static void collect(Call *c, Sweep *k) {
     ValkeyModule_ZsetRangeStop(k->active);
 }
 
+/* What a child's death means for its parent: a policy of another name, or none, fails the parent. */
+static const char *policy_of(const Str *policy) {
+    static const char *const others[] = {"id", "rd", "cp"};
+    size_t len;
+    if (policy == NULL) return "fp";
+    const char *text = ValkeyModule_StringPtrLen(policy, &len);
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        if (len == 2 && memcmp(text, others[i], 2) == 0) return others[i];
+    return "fp";
+}
+
 /* The death entry for the pump that tells the parent, joined by NUL: empty, fail, the parent's queue, parent id, child
- * id, fp or id, error. */
+ * id, policy, error. */
 static void write_letter(Call *c, Sweep *k, const Str *id, const Str *parent, const Str *parent_queue,
                          const Str *policy) {
-    const char *parts[7] = {"", "fail", c->base + 5, NULL, NULL, "fp", "stalled"};
-    size_t lens[7] = {0, 4, c->base_len - 7, 0, 0, 2, 7}, len = 6, policy_len;
+    const char *parts[7] = {"", "fail", c->base + 5, NULL, NULL, policy_of(policy), "stalled"};
+    size_t lens[7] = {0, 4, c->base_len - 7, 0, 0, 2, 7}, len = 6;
     if (parent_queue != NULL) parts[2] = ValkeyModule_StringPtrLen(parent_queue, &lens[2]);
     parts[3] = ValkeyModule_StringPtrLen(parent, &lens[3]);
     parts[4] = ValkeyModule_StringPtrLen(id, &lens[4]);
-    if (policy != NULL) {
-        const char *text = ValkeyModule_StringPtrLen(policy, &policy_len);
-        if (policy_len == 2 && memcmp(text, "id", 2) == 0) parts[5] = "id";
-    }
     for (size_t i = 0; i < 7; i++)
         len += lens[i];
     char *text = ValkeyModule_Realloc(NULL, len), *at = text;

@@ -18,6 +18,18 @@ export {
   type When,
 } from './wire/transitions.js';
 export { Jobs, type Enqueued, type EnqueuedMany, type Wire } from './queue/jobs.js';
+export {
+  Flows,
+  type AddedFlow,
+  type AddedFlowOfMany,
+  type Dependencies,
+  type FlowIds,
+  type OpenChild,
+} from './queue/flows.js';
+export { PreparedFlow, type Flow, type FlowChild, type OnFailure, type PlannedJob } from './queue/flow-plan.js';
+export type { Children } from './queue/flow-reads.js';
+export type { DeliveryReport } from './queue/flow-delivery.js';
+export type { FlowCounts } from './wire/flow-transitions.js';
 export type { EnqueueOptions, JobsOptions } from './queue/admission.js';
 export type { JobLimits, ReadOpts } from './queue/opts.js';
 export { exponential, fixed, jitter, type Backoff, type BackoffPolicy } from './queue/backoff.js';

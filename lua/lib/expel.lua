@@ -19,9 +19,10 @@ local function whereabouts(id, row, sets)
   return { id = id, row = row, held = held, fields = fields }
 end
 
--- expel(job, b, reason, dedup) -> nil, or the refusal. The job leaves every place and RETIREs, and the key `dedup`, if
--- given, is deleted; a flow child that was not dead leaves its death entry.
-local function expel(job, b, reason, dedup)
+-- expel(job, b, reason, dedup, why) -> nil, or the refusal. The job leaves every place and RETIREs, and the key
+-- `dedup`, if given, is deleted. A flow child that was not dead leaves its death entry, and one that its parent would
+-- wait for its loss entry. `why`: the open children of a flow parent are to be cancelled, for that reason.
+local function expel(job, b, reason, dedup, why)
   local id, held = job.id, job.held
   local group, parent, parent_queue, policy, lock = unpack(job.fields, 1, 5)
   if lock or redis.call('EXISTS', job.row .. ':lock') == 1 then return redis.error_reply('EMQLOCK job is locked') end
@@ -39,15 +40,24 @@ local function expel(job, b, reason, dedup)
   local keys = retirees(job.row)
   local letters = {}
   if parent and not held[b .. 'dead'] then
-    redis.call('LLEN', b .. 'flow:outbox')
     letters[1] = death_entry(b, id, parent, parent_queue, policy, reason)
   end
+  if parent and policy_of(policy) == 'fp' then
+    letters[#letters + 1] = loss_entry(b, id, parent, parent_queue, policy, reason)
+  end
+  local orphans = why and redis.call('HLEN', job.row .. ':children') > 0
+  if orphans then
+    redis.call('EXISTS', b .. 'flow:cancel:' .. id)
+    letters[#letters + 1] = cancel_order(id, why)
+  end
+  if #letters > 0 then redis.call('LLEN', b .. 'flow:outbox') end
   local room = wakes > 0 and wake_room(b .. 'wake') or 0
 
   for _, key in ipairs(held) do redis.call('ZREM', key, id) end
   write_lanes(b)
   if l and l.waiting == 0 and l.ringed then redis.call('LREM', b .. 'ring', '0', l.group) end
   if dedup then redis.call('DEL', dedup) end
+  if orphans then redis.call('RENAME', job.row .. ':children', b .. 'flow:cancel:' .. id) end
   redis.call('DEL', unpack(keys))
   push_all('RPUSH', b .. 'flow:outbox', letters)
   push_wakes(b .. 'wake', room)

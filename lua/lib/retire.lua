@@ -1,6 +1,6 @@
 -- RETIRE: the row goes with everything that hangs on it.
 
-local SUBKEYS = { ':logs', ':lock', ':dependencies', ':processed', ':unsuccessful', ':failed' }
+local SUBKEYS = { ':logs', ':lock', ':dependencies', ':children', ':processed', ':unsuccessful', ':failed' }
 
 -- retirees(row) -> all keys of a job. They are looked at before the first write: in a cluster whose slot is moving the
 -- look is what refuses the call.

@@ -28,10 +28,10 @@ local function held(verb, b, id, active, group, pending)
   return place
 end
 
--- depart(b, id, place): writes what held() planned, all but the wake
+-- depart(b, id, place): writes what held() planned, and what else was planned of lanes; all but the wake
 local function depart(b, id, place)
   redis.call('ZREM', place.key, id)
-  if not place.lane then return end
   write_lanes(b)
-  if place.lane.waiting == 0 and place.lane.ringed then redis.call('LREM', b .. 'ring', '0', place.lane.group) end
+  local l = place.lane
+  if l and l.waiting == 0 and l.ringed then redis.call('LREM', b .. 'ring', '0', l.group) end
 end

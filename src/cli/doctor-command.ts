@@ -15,7 +15,7 @@ import { intendedWire } from './doctor/fence-checks.js';
 import type { Finding, Level } from './doctor/findings.js';
 import { checkQueue } from './doctor/queue.js';
 import { checkRights } from './doctor/rights.js';
-import { EXIT } from './exit.js';
+import { EXIT, scrub } from './exit.js';
 import { openNode } from './node.js';
 import { addCommand, type Run } from './program.js';
 import { wrap, type Terminal } from './terminal.js';
@@ -54,13 +54,13 @@ export function addDoctor(program: Command, run: Run): void {
         // not left to commander, which would ask for it before it tells of a misspelt option
         if (url === undefined || url === '')
           throw inputError('name the node: --url valkey://host:port, or set EMQ_URL');
-        const keys = queue === undefined ? undefined : new Keyspace(queue);
+        const keys = queue === undefined ? undefined : new Keyspace(scrub(queue));
         const node = await openNode(url, terminal.signal, 'EMQ_URL');
         try {
           const facts = await readFacts(node, queue);
           const wire = intendedWire(facts, options.wire === undefined ? undefined : (Number(options.wire) as Wire));
           const rights = await checkRights(node, facts, { wire, queue, user });
-          const inside = keys === undefined ? [] : await checkQueue(node, keys);
+          const inside = keys === undefined ? [] : await checkQueue(node, keys, terminal.signal);
           const findings = [...checkAll(facts, wire), ...inside, rights];
           const counts = { ok: 0, warn: 0, bad: 0 };
           for (const { level } of findings) counts[level] += 1;

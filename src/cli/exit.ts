@@ -90,7 +90,7 @@ export interface Failure {
 
 export function failureOf(error: unknown): Failure {
   if (error instanceof CliError) return { code: error.code, reason: error.message, exit: error.exit };
-  // EmqErrors never hold a password
+  // EmqErrors never hold a password: an argument that may is scrubbed before it is judged, since the texts show URL forms
   if (error instanceof EmqError) return { code: error.code, reason: error.reason, exit: exitOf(error.code) };
   const text = error instanceof Error ? (error.stack ?? error.message) : String(error);
   return { code: 'BUG', reason: scrub(text), exit: EXIT.bug };

@@ -8,6 +8,7 @@ import { readFileSync } from 'node:fs';
 import { addBuildModule } from './build-module-command.js';
 import { addDev } from './dev-command.js';
 import { addDoctor } from './doctor-command.js';
+import { addFlow } from './flow-command.js';
 import { addParity } from './parity-command.js';
 import { runProgram } from './program.js';
 import { watchEnds } from './terminal.js';
@@ -22,5 +23,6 @@ process.exitCode = await runProgram(process.argv.slice(2), version, watchEnds(),
   addTrace(program, run);
   addParity(program, run);
   addDoctor(program, run);
+  addFlow(program, run);
   addBuildModule(program, run);
 });

@@ -29,11 +29,13 @@ interface Snapshot {
   readonly counts: Readonly<Record<CountName, number>>;
   /** Of the earliest scheduled job, in ms; 0 when none is late. */
   readonly lateMs: number;
+  /** Letters of flow children that have not been delivered. */
+  readonly letters: number | null;
   /** The job that is claimed next. */
   head: string | undefined;
 }
 
-const STATES = ['pending', 'active', 'scheduled', 'dead'] as const;
+const STATES = ['pending', 'active', 'scheduled', 'dead', 'awaiting_children'] as const;
 /** How far a set may change between the two reads without its head being missed. */
 const SLACK = 32;
 
@@ -58,7 +60,7 @@ export async function prometheusText(sources: PrometheusSources): Promise<string
 async function look(wire: Wire, queues: readonly Keyspace[]): Promise<Snapshot[]> {
   const snapshots = await Promise.all(
     queues.map(async (keys): Promise<Snapshot> => {
-      const [numbers, { dueInMs }] = await Promise.all([
+      const [numbers, { dueInMs, letters }] = await Promise.all([
         read(wire, keys, transitions.counts, { names: COUNT_NAMES }),
         read(wire, keys, transitions.agenda, undefined),
       ]);
@@ -67,6 +69,7 @@ async function look(wire: Wire, queues: readonly Keyspace[]): Promise<Snapshot[]
         keys,
         counts: counts as Record<CountName, number>,
         lateMs: Math.max(0, -(dueInMs ?? 0)),
+        letters,
         head: undefined,
       };
     }),
@@ -118,9 +121,18 @@ function serverFamilies(snapshots: readonly Snapshot[], now: number): Family[] {
         STATES.map((state) => ({ labels: { queue: keys.queue, state }, value: counts[state] })),
       ),
     },
-    each('gauge', 'echomq_queue_depth', 'Jobs that are not done yet: pending, active and scheduled.', ({ counts }) => {
-      return counts.pending + counts.active + counts.scheduled;
-    }),
+    each(
+      'gauge',
+      'echomq_queue_depth',
+      'Jobs that are not done yet: pending, active, scheduled, and flow parents that wait for their children.',
+      ({ counts }) => counts.pending + counts.active + counts.scheduled + counts.awaiting_children,
+    ),
+    each(
+      'gauge',
+      'echomq_flow_letters',
+      'Letters of flow children that have not been delivered to their parents.',
+      ({ letters }) => letters ?? undefined,
+    ),
     each(
       'gauge',
       'echomq_oldest_waiting_age_seconds',

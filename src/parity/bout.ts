@@ -5,19 +5,21 @@
  * After each step the replies are those that the model predicts and equal among the nodes, a refused call has changed
  * nothing, and every keyspace is the one that the model predicts. Times that a server's own clock wrote may be off by
  * some milliseconds; they are then made equal on all nodes, so that later steps meet the same order everywhere.
- * Invariants: the bout works in one queue of a random name and leaves no key of it behind. It never waits for a time.
+ * Invariants: the bout works in two queues of random names, most of the time in the first, and leaves no key of them
+ * behind. It never waits for a time.
  * Does not: flush, reconfigure, or brand a node (its caller does what is allowed there).
  */
 import { randomBytes } from 'node:crypto';
 
 import type { Reply } from '../wire/call.js';
-import { agendaOf, apart, differences, rowOf } from './compare.js';
+import { agendaOf, apart, differences, pageOf, rowOf } from './compare.js';
+import { flowViolations } from './flow-invariants.js';
 import { violations } from './invariants.js';
 import { bytesOf, keysOf, latin1, readKeys, removeKeys, type Bytes, type Keys } from './keyspace-dump.js';
 import { isRefusal, predict, type ModelCall, type ModelReply, type Prediction } from './model/index.js';
 import { ask, clockOf, perform, runIdOf, type Answer, type ParityNode } from './node.js';
 import { rng } from './prng.js';
-import type { Mode, Scene } from './scene.js';
+import type { About, Mode, Scene } from './scene.js';
 import { draw, showStep, type Step } from './steps.js';
 
 /** A step after which a node was not where it had to be. The message tells the whole story. */
@@ -27,6 +29,8 @@ export class ParityError extends Error {
 
 export interface BoutOptions {
   readonly mode: Mode;
+  /** Default `all`. */
+  readonly about?: About;
   /** Leases of another run of the server: only where all nodes have the same executor. Default false. */
   readonly foreignEpochs?: boolean;
   /** Called before each step, when all of the last one is done. */
@@ -46,8 +50,12 @@ const STEP_MS = 1500;
 /** Nodes whose clocks differ by more cannot be compared. */
 const CLOCKS_MS = 10_000;
 
+/** How many of 100 steps are about the second queue. */
+const SECOND_QUEUE = 25;
+
 export class Bout {
   readonly base: Bytes;
+  readonly #second: Bytes;
   readonly #sides: Side[];
   readonly #options: BoutOptions;
   readonly #toleranceMs: number;
@@ -55,7 +63,9 @@ export class Bout {
   #now = 0;
 
   private constructor(sides: Side[], options: BoutOptions, toleranceMs: number) {
-    this.base = `emq:{parity-${randomBytes(8).toString('hex')}}:`;
+    const name = `parity-${randomBytes(8).toString('hex')}`;
+    this.base = `emq:{${name}}:`;
+    this.#second = `emq:{${name}-2}:`;
     this.#sides = sides;
     this.#options = options;
     this.#toleranceMs = toleranceMs;
@@ -73,7 +83,7 @@ export class Bout {
     return new Bout(sides, options, STEP_MS + offset);
   }
 
-  /** The keyspace of the bout's queue after the last step, as on the first node. */
+  /** The keyspace of the bout's queues after the last step, as on the first node. */
   get keys(): Keys {
     return this.#first.keys;
   }
@@ -95,7 +105,11 @@ export class Bout {
     }
     await this.#settle();
     if (this.#options.mode === 'clean') {
-      const wrong = violations(this.keys, this.base);
+      const wrong = [
+        ...violations(this.keys, this.base),
+        ...violations(this.keys, this.#second),
+        ...flowViolations(this.keys, [this.base, this.#second]),
+      ];
       if (wrong.length > 0) this.#fail('invariants', wrong);
     }
     return step;
@@ -103,7 +117,7 @@ export class Bout {
 
   /** Removes the keys of the bout from all nodes. */
   async close(): Promise<void> {
-    for (const { node } of this.#sides) await removeKeys(node.client, await keysOf(node.client, `${this.base}*`));
+    for (const { node } of this.#sides) await removeKeys(node.client, await keysOf(node.client, this.#pattern));
   }
 
   get #first(): Side {
@@ -113,8 +127,10 @@ export class Bout {
   }
 
   #scene(seed: number): Scene {
-    const { mode, foreignEpochs = false } = this.#options;
-    return { rng: rng(seed), keys: this.keys, base: this.base, now: this.#now, mode, foreignEpochs };
+    const { mode, about = 'all', foreignEpochs = false } = this.#options;
+    const seeds = rng(seed);
+    const [base, other] = seeds.chance(SECOND_QUEUE) ? [this.#second, this.base] : [this.base, this.#second];
+    return { rng: seeds, keys: this.keys, base, other, now: this.#now, mode, about, foreignEpochs };
   }
 
   async #call(call: ModelCall): Promise<void> {
@@ -169,7 +185,12 @@ export class Bout {
 
   /** A server of the battery's own is watched whole: a key outside the queue is a fault as well. */
   #scope(node: ParityNode): string {
-    return node.own ? '*' : `${this.base}*`;
+    return node.own ? '*' : this.#pattern;
+  }
+
+  /** What the keys of both queues begin with. */
+  get #pattern(): string {
+    return `${this.base.slice(0, -'}:'.length)}*`;
   }
 
   #fail(what: string, lines: readonly string[]): never {
@@ -194,13 +215,15 @@ function wrongAnswer(call: ModelCall, prediction: Prediction, answer: Answer, to
   if (!answer.ok) return `expected ${wanted}, got ${answer.text}`;
   const found = toModel(answer.reply);
   const got = JSON.stringify(
-    call.transition === 'get'
-      ? rowOf(found, false)
-      : call.transition === 'agenda'
-        ? agendaOf(found, prediction.reply, toleranceMs)
-        : found,
+    call.transition === 'agenda' ? agendaOf(found, prediction.reply, toleranceMs) : ordered(call, found, false),
   );
   return got === wanted ? undefined : `expected ${wanted}, got ${got}`;
+}
+
+/** A reply whose order is the server's own business, in the order of the bytes. */
+function ordered({ transition }: ModelCall, reply: ModelReply, anyEpoch: boolean): ModelReply {
+  if (transition === 'get') return rowOf(reply, anyEpoch);
+  return transition === 'flow_children' ? pageOf(reply) : reply;
 }
 
 /** What of an answer has to be the same on both executors. */
@@ -208,7 +231,7 @@ function comparable(call: ModelCall, answer: Answer): unknown {
   if (answer.ok) {
     const reply = toModel(answer.reply);
     if (call.transition === 'agenda') return { reply: agendaOf(reply, [0], Infinity) };
-    return { reply: call.transition === 'get' ? rowOf(reply, true) : reply };
+    return { reply: ordered(call, reply, true) };
   }
   // the server's own texts tell where in a script an error was raised
   if (!/^(EMQ|ERR)/.test(answer.text)) return { error: answer.text.split(' ', 1)[0] };

@@ -2,7 +2,7 @@
  * Holding two keyspaces against each other, as far as two executors on two servers can agree.
  *
  * What may differ: `lease_epoch`, which only native claims write, and the milliseconds of the times that a server's clock
- * put into `active`, `schedule` and `dead`. Everything else is equal: keys, types, members, bytes, presence of a TTL.
+ * put into `active`, `schedule`, `dead`, `flow:held` and `flow:landed`. Everything else is equal: keys, types, members, bytes, presence of a TTL.
  * Does not: talk to a server.
  */
 import type { Bytes, Entry, Keys } from './keyspace-dump.js';
@@ -15,7 +15,7 @@ export interface Leeway {
   readonly anyEpoch: boolean;
 }
 
-const TIMES = /^emq:\{[^{}]+\}:(active|schedule|dead)$/;
+const TIMES = /^emq:\{[^{}]+\}:(active|schedule|dead|flow:(held|landed))$/;
 
 /** True for a set whose scores are times. */
 const holdsTimes = (key: Bytes): boolean => TIMES.test(key);
@@ -63,6 +63,13 @@ export function agendaOf(reply: ModelReply, expected: ModelReply, toleranceMs: n
   const [wanted] = expected;
   const good = typeof wait === 'number' && typeof wanted === 'number' && Math.abs(wait - wanted) <= toleranceMs;
   return good ? [wanted, ...rest] : reply;
+}
+
+/** A page of a hash with its fields sorted by name: their order is the server's own business. */
+export function pageOf(reply: ModelReply): ModelReply {
+  if (!Array.isArray(reply)) return reply;
+  const [next = null, fields = null] = reply;
+  return [next, rowOf(fields, false)];
 }
 
 function near(a: Entry | undefined, b: Entry | undefined, toleranceMs: number): boolean {

@@ -1,7 +1,7 @@
 /**
  * What holds between any two transitions of a queue that only transitions have touched.
  *
- * Does not: hold for a queue in which somebody planted ghosts or broken counters.
+ * Does not: look at what a parent and its children know of each other (flow-invariants.ts), or hold for a queue in which somebody planted ghosts or broken counters.
  */
 import type { Bytes, Keys } from './keyspace-dump.js';
 
@@ -10,6 +10,7 @@ const STATES: Readonly<Record<string, string>> = {
   active: 'active',
   schedule: 'scheduled',
   dead: 'dead',
+  'flow:held': 'awaiting_children',
 };
 
 /** The invariants of a queue that do not hold, a line each. */

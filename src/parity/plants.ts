@@ -7,7 +7,22 @@
  */
 import type { Bytes } from './keyspace-dump.js';
 import type { RawCommand } from './node.js';
-import { anyId, command, fieldOf, GROUPS, membersOf, ODD_GROUPS, rowsOf, span, type Scene } from './scene.js';
+import {
+  across,
+  anyId,
+  command,
+  fieldOf,
+  fieldsOf,
+  GROUPS,
+  itemsOf,
+  membersOf,
+  ODD_GROUPS,
+  queueOf,
+  rowsOf,
+  span,
+  withSubkey,
+  type Scene,
+} from './scene.js';
 
 type Plant = (scene: Scene) => RawCommand[];
 
@@ -23,11 +38,6 @@ const group = (scene: Scene): Bytes =>
   scene.rng.pick(scene.mode === 'dirty' && scene.rng.chance(20) ? ODD_GROUPS : GROUPS);
 
 const lane = (g: Bytes): Bytes => `g:${g}:pending`;
-
-function listOf({ keys, base }: Scene, name: Bytes): readonly Bytes[] {
-  const entry = keys.get(base + name);
-  return entry?.type === 'list' ? entry.items : [];
-}
 
 /** Whether a lane with this many waiting and in flight can be served. */
 function servable(
@@ -49,8 +59,8 @@ const inFlight = (scene: Scene, g: Bytes): number => Number(fieldOf(scene, 'gact
 
 /** RING as commands. */
 function ring(scene: Scene, g: Bytes): RawCommand[] {
-  if (listOf(scene, 'ring').includes(g)) return [];
-  const wake = listOf(scene, 'wake').length < 64 ? [command('LPUSH', `${scene.base}wake`, '1')] : [];
+  if (itemsOf(scene, 'ring').includes(g)) return [];
+  const wake = itemsOf(scene, 'wake').length < 64 ? [command('LPUSH', `${scene.base}wake`, '1')] : [];
   return [command('RPUSH', `${scene.base}ring`, g), ...wake];
 }
 
@@ -59,7 +69,7 @@ const admitToLane: Plant = (s) => {
   const id = anyId(s);
   const taken =
     s.keys.has(`${s.base}job:${id}`) ||
-    ['pending', 'active', 'schedule', 'dead'].some((set) => membersOf(s, set).includes(id));
+    ['pending', 'active', 'schedule', 'dead', 'flow:held'].some((set) => membersOf(s, set).includes(id));
   if (taken) return [];
   const g = group(s);
   const priority = s.rng.pick(['', '', '4']);
@@ -131,7 +141,7 @@ const lapse =
 const emptyWake: Plant = (s) => [command('DEL', `${s.base}wake`)];
 
 const fillWake: Plant = (s) => {
-  const room = 64 - s.rng.below(2) - listOf(s, 'wake').length;
+  const room = 64 - s.rng.below(2) - itemsOf(s, 'wake').length;
   return room > 0 ? [command('RPUSH', `${s.base}wake`, ...Array<Bytes>(room).fill('1'))] : [];
 };
 
@@ -144,13 +154,27 @@ const rowPlant =
     return make(s, `${s.base}job:${id}`, id);
   };
 
-const flowChild = rowPlant((s, row) => [
-  command('HSET', row, 'parent', s.rng.pick(['JOB0KHTOWnGLuA', ''])),
-  ...(s.rng.chance(40) ? [command('HSET', row, 'parent_queue', 'other')] : []),
-  ...(s.rng.chance(50) ? [command('HSET', row, 'parent_policy', s.rng.pick(['id', 'fp', 'x']))] : []),
-]);
+/** Somebody's child, of a parent that need not know it; in a clean battery never one that a parent waits for. */
+const flowChild = rowPlant((s, row, id) => {
+  if (s.mode === 'clean' && isAwaited(s, id)) return [];
+  return [
+    command('HSET', row, 'parent', s.rng.pick(['JOB0KHTOWnGLuA', 'JOB0KHTOWnGLzz', ''])),
+    ...(s.rng.chance(40) ? [command('HSET', row, 'parent_queue', s.rng.pick(['other', queueOf(s.other)]))] : []),
+    ...(s.rng.chance(50)
+      ? [command('HSET', row, 'parent_policy', s.rng.pick(['id', 'fp', 'rd', 'cp', 'x', 'ID']))]
+      : []),
+  ];
+});
 
-const noChild = rowPlant((_s, row) => [command('HDEL', row, 'parent')]);
+const noChild = rowPlant((s, row, id) =>
+  s.mode === 'clean' && isAwaited(s, id) ? [] : [command('HDEL', row, 'parent', 'parent_queue')],
+);
+
+/** Whether a parent in either queue has the id among its open children. */
+const isAwaited = (s: Scene, id: Bytes): boolean =>
+  [s, across(s)].some((queue) =>
+    withSubkey(queue, ':children').some((parent) => fieldOf(queue, `job:${parent}:children`, id) !== undefined),
+  );
 
 const hangOn = rowPlant((s, row) => [
   s.rng.pick([
@@ -159,12 +183,70 @@ const hangOn = rowPlant((s, row) => [
     command('HSET', row, 'lock', 'w'),
     command('HDEL', row, 'lock'),
     command('HSET', row, 'colour', 'blue\0'),
-    command('SET', `${row}:dependencies`, '2'),
-    command('HSET', `${row}:processed`, 'c', 'r'),
-    command('HSET', `${row}:unsuccessful`, 'c', 'r'),
-    command('HSET', `${row}:failed`, 'c', 'r'),
+    command('RPUSH', `${row}:logs`, 'a line'),
   ]),
 ]);
+
+/** What another client, or a stranger, writes about a parent's children: also where there is no such row. */
+const flowKeys: Plant = (s) => {
+  const parents = withSubkey(s, ':dependencies');
+  const id = parents.length > 0 && s.rng.chance(70) ? s.rng.pick(parents) : anyId(s);
+  const row = `${s.base}job:${id}`;
+  const known = fieldsOf(s, `job:${id}:children`).map(([child]) => child);
+  const child = known.length > 0 && s.rng.chance(70) ? s.rng.pick(known) : anyId(s);
+  const book = s.rng.pick([':processed', ':unsuccessful', ':failed']);
+  const numbers = ['0', '1', '2', '2', '-1', '-5', 'x', '', '01', '4503599627370496'];
+  const isRow = s.keys.get(row)?.type === 'hash';
+  return [
+    s.rng.pick([
+      command('SET', `${row}:dependencies`, s.rng.pick(numbers)),
+      command('SET', `${row}:dependencies`, s.rng.pick(['1', '2'])),
+      command('DEL', `${row}:dependencies`),
+      command('DEL', `${row}:children`),
+      command('DEL', row + book),
+      command('HSET', `${row}:children`, child, s.rng.pick(['', '+', `+${queueOf(s.other)}`, queueOf(s.other)])),
+      command('HDEL', `${row}:children`, child),
+      command('HSET', row + book, child, s.rng.pick(['r', '', '\0\xff'])),
+      ...(isRow
+        ? [
+            command('HSET', row, 'landing', s.rng.pick(numbers)),
+            command('HDEL', row, 'landing'),
+            command('HSET', row, 'state', 'awaiting_children'),
+            command('HSET', row, 'group', group(s)),
+          ]
+        : []),
+    ]),
+  ];
+};
+
+/** The places of a flow that are the queue's own: odd letters, landed children, held parents that are none. */
+const flowPlaces: Plant = (s) => {
+  const b = s.base;
+  const id = anyId(s);
+  const far = queueOf(s.other);
+  const letter = s.rng.pick([
+    'garbage',
+    '',
+    '\0',
+    `${far}\0${id}`,
+    `${far}\0${id}\0JOB0KHTOWnGLuB\0r\0\xff`,
+    `\0fail\0${queueOf(b)}\0${id}\0JOB0KHTOWnGLuB\0xx\0e`,
+    `\0gone\0${far}\0${id}\0JOB0KHTOWnGLuC\0fp\0e`,
+    `\0cancel\0${id}\0why`,
+  ]);
+  return [
+    s.rng.pick([
+      command('RPUSH', `${b}flow:outbox`, letter, letter),
+      command('LPUSH', `${b}flow:outbox`, letter),
+      // long ago, or as if the clock had been ahead
+      command('ZADD', `${b}flow:landed`, s.rng.pick(['5', '4000000000000']), id),
+      command('ZREM', `${b}flow:landed`, id),
+      command('ZADD', `${b}flow:held`, s.rng.pick(['0', '4000000000000']), id),
+      command('ZREM', `${b}flow:held`, id),
+      command('HSET', `${b}flow:cancel:${id}`, 'JOB0KHTOWnGLuD', '', 'JOB0KHTOWnGLuE', far),
+    ]),
+  ];
+};
 
 const dedup = rowPlant((s, _row, id) => [command('SET', `${s.base}de:${s.rng.pick(['a', 'b'])}`, id, 'PX', '9000000')]);
 
@@ -214,6 +296,7 @@ const counter: Plant = (s) => {
     [`${s.base}glimit`, g],
     [`${s.base}metrics:completed`, 'count'],
     [`${s.base}metrics:failed`, 'count'],
+    [`${s.base}meta`, 'letters'],
     [row, 'attempts'],
     [row, 'stalled'],
     [row, 'credit'],
@@ -232,6 +315,7 @@ const mend: Plant = (s) => [
     )
     .map(([key]) => command('DEL', key)),
   command('DEL', ...['gactive', 'glimit', 'metrics:completed', 'metrics:failed'].map((name) => s.base + name)),
+  command('HDEL', `${s.base}meta`, 'letters'),
   ...rowsOf(s).flatMap((id) => [
     command('HSET', `${s.base}job:${id}`, 'attempts', '1'),
     command('HDEL', `${s.base}job:${id}`, 'stalled', 'credit'),
@@ -285,4 +369,6 @@ const DIRTY: readonly Plant[] = [
   secondPlace,
   ringTwice,
   pausedAnyhow,
+  ...Array<Plant>(6).fill(flowKeys),
+  ...Array<Plant>(3).fill(flowPlaces),
 ];

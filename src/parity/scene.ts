@@ -10,21 +10,28 @@ import type { Rng } from './prng.js';
 /** `clean`: only what transitions and lanes do. `dirty`: ghosts, broken counters, odd bytes and bad arguments as well. */
 export type Mode = 'clean' | 'dirty';
 
+/** `flows`: hardly anything but flows, so that what takes many steps of one flow comes about. */
+export type About = 'all' | 'flows';
+
 /** What a step is drawn from. */
 export interface Scene {
   readonly rng: Rng;
   readonly keys: Keys;
-  /** The base `emq:{q}:`. */
+  /** The base `emq:{q}:` of the queue that the step is about. */
   readonly base: Bytes;
+  /** The base of the other queue of the bout, in which parents or children of this one's jobs may be. */
+  readonly other: Bytes;
   /** The servers' clock, Unix ms. */
   readonly now: number;
   readonly mode: Mode;
+  readonly about: About;
   /** True to plant leases of another run of the server, which the two executors treat differently on purpose. */
   readonly foreignEpochs: boolean;
 }
 
 const SECOND = 1000;
-const IDS = Array.from({ length: 12 }, (_, i) => `JOB0KHTOWnGL${'u'}${'ABCDEFGHIJKL'[i]}`);
+/** The ids of the pool. */
+export const IDS: readonly Bytes[] = Array.from({ length: 12 }, (_, i) => `JOB0KHTOWnGL${'u'}${'ABCDEFGHIJKL'[i]}`);
 /** The same length and more of what an id may hold when no client has looked at it. */
 const ODD_IDS = ['JOB\r\n\0\xff*$', 'JOB', `JOB${'x'.repeat(1021)}`, 'JOB\xc3\x28'];
 export const GROUPS = ['PRT0KHTOWnGLu1', 'PRT0KHTOWnGLu2'];
@@ -47,7 +54,32 @@ export function rowsOf({ keys, base }: Scene): Bytes[] {
   const all = [...keys]
     .filter(([key, entry]) => key.startsWith(start) && entry.type === 'hash')
     .map(([key]) => key.slice(start.length));
-  return all.filter((id) => !/:(processed|unsuccessful|failed)$/.test(id)).sort();
+  return all.filter((id) => !/:(children|processed|unsuccessful|failed)$/.test(id)).sort();
+}
+
+/** The same step seen from the other queue. */
+export const across = (scene: Scene): Scene => ({ ...scene, base: scene.other, other: scene.base });
+
+/** The name of the queue of a base. */
+export const queueOf = (base: Bytes): Bytes => base.slice('emq:{'.length, -'}:'.length);
+
+/** The fields of a hash, sorted by bytes. */
+export function fieldsOf({ keys, base }: Scene, name: Bytes): readonly (readonly [Bytes, Bytes])[] {
+  const entry = keys.get(base + name);
+  return entry?.type === 'hash' ? [...entry.fields].sort(([a], [b]) => (a < b ? -1 : 1)) : [];
+}
+
+/** The items of a list. */
+export function itemsOf({ keys, base }: Scene, name: Bytes): readonly Bytes[] {
+  const entry = keys.get(base + name);
+  return entry?.type === 'list' ? entry.items : [];
+}
+
+/** The ids whose row has this subkey, sorted by bytes. */
+export function withSubkey({ keys, base }: Scene, end: Bytes): Bytes[] {
+  const start = `${base}job:`;
+  const found = [...keys.keys()].filter((key) => key.startsWith(start) && key.endsWith(end));
+  return found.map((key) => key.slice(start.length, -end.length)).sort();
 }
 
 /** An id of the pool. */
@@ -57,7 +89,7 @@ export function anyId({ rng, mode }: Scene): Bytes {
 
 /** A waiting time of at least 60 s, or as long ago, that ends at a distance from all other times. */
 export function span(scene: Scene): number {
-  const times = ['active', 'schedule', 'dead'].flatMap((name) => {
+  const times = ['active', 'schedule', 'dead', 'flow:held', 'flow:landed'].flatMap((name) => {
     const entry = scene.keys.get(scene.base + name);
     return entry?.type === 'zset' ? [...entry.scores.values()] : [];
   });

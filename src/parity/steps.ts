@@ -7,18 +7,19 @@
  * always agree on what is due and in which order. Does not: send anything.
  */
 import { latin1, type Bytes } from './keyspace-dump.js';
+import { BESIDE_FLOWS, FLOW_MAKES } from './flow-steps.js';
 import type { ModelCall } from './model/index.js';
 import type { RawCommand } from './node.js';
 import type { Rng } from './prng.js';
 import { plant } from './plants.js';
-import { anyId, fieldOf, membersOf, rowsOf, span, type Scene } from './scene.js';
+import { anyId, span, type Scene } from './scene.js';
+import { BYTES, call, idOf, small, timeUntil, tokenOf, type Make } from './step-parts.js';
 
 export type Step =
   | { readonly kind: 'call'; readonly call: ModelCall }
   /** Raw commands, sent to every node alike. */
   | { readonly kind: 'raw'; readonly commands: readonly RawCommand[] };
 
-const BYTES = ['', 'hello', '\0\xff\0\xc3\x28', '{"a":1}', '\r\n$-1\r\n', 'z'.repeat(300)];
 const BAD_NUMBERS = [
   '',
   'x',
@@ -46,39 +47,18 @@ const EDGE_NUMBERS = [
 /** The next step. */
 export function draw(scene: Scene): Step {
   const { rng } = scene;
-  if (rng.chance(scene.mode === 'dirty' ? 45 : 40)) {
+  if (rng.chance(scene.about === 'flows' ? 12 : scene.mode === 'dirty' ? 45 : 40)) {
     const commands = plant(scene);
     if (commands.length > 0) return { kind: 'raw', commands };
   }
-  const [, make] = weighted(rng);
+  const [, make] = weighted(rng, scene.about === 'flows' ? ABOUT_FLOWS : ALL);
   return { kind: 'call', call: broken(scene, make(scene)) };
-}
-
-/** An id that is likely in one of these places, now and then another. */
-function idOf(scene: Scene, ...names: Bytes[]): Bytes {
-  const ids = names.flatMap((name) => (name === 'rows' ? rowsOf(scene) : membersOf(scene, name)));
-  return ids.length > 0 && scene.rng.chance(88) ? scene.rng.pick(ids) : anyId(scene);
-}
-
-/** The claim count as the caller's token, now and then another. */
-function tokenOf(scene: Scene, id: Bytes): Bytes {
-  const attempts = fieldOf(scene, `job:${id}`, 'attempts') ?? '1';
-  if (scene.rng.chance(85)) return attempts;
-  return scene.rng.pick([
-    String(Number(attempts) + 1),
-    String(Number(attempts) - 1),
-    `0${attempts}`,
-    '0',
-    '',
-    'x',
-    `${attempts} `,
-  ]);
 }
 
 function timeOf(scene: Scene): [Bytes, Bytes] {
   const { rng } = scene;
   if (rng.chance(30)) return ['at', rng.pick(['1', '1000', '0', '-5', '4000000000000', '4000000000001'])];
-  return ['in', String(rng.chance(20) ? -span(scene) : span(scene))];
+  return ['in', timeUntil(scene)];
 }
 
 /** What follows the payload of an admission: nothing, a priority, or both. */
@@ -95,10 +75,7 @@ function extras({ rng, mode }: Scene): Bytes[] {
   return rng.chance(70) ? [rng.pick(priorities)] : [rng.pick(priorities), rng.pick(['', '{"name":"x"}', '\0\xff'])];
 }
 
-const call = (transition: string, keys: Bytes[], args: Bytes[]): ModelCall => ({ transition, keys, args });
-const small = (rng: Rng): Bytes => rng.pick(['1', '2', '3', '100']);
-
-type Make = (scene: Scene) => ModelCall;
+const COUNTS = ['pending', 'active', 'schedule', 'dead', 'awaiting_children', 'completed', 'failed'];
 
 /** How often each transition is drawn, and how its call is made. Every transition of the table is here. */
 export const MAKES: Readonly<Record<string, readonly [number, Make]>> = {
@@ -160,10 +137,9 @@ export const MAKES: Readonly<Record<string, readonly [number, Make]>> = {
     10,
     (s) => {
       const id = idOf(s, 'active', 'active', 'rows');
-      const ms = s.rng.chance(20) ? -span(s) : span(s);
       const keys = [`${s.base}active`, `${s.base}schedule`, `${s.base}dead`, `${s.base}job:${id}`];
       const max = s.rng.pick(['1', '2', '3', '9']);
-      return call('fail', keys, [id, tokenOf(s, id), String(ms), max, s.rng.pick(BYTES), s.base]);
+      return call('fail', keys, [id, tokenOf(s, id), timeUntil(s), max, s.rng.pick(BYTES), s.base]);
     },
   ],
   delay: [
@@ -272,7 +248,7 @@ export const MAKES: Readonly<Record<string, readonly [number, Make]>> = {
     },
   ],
   reprocess: [
-    3,
+    5,
     (s) => {
       const id = idOf(s, 'dead', 'dead', 'rows');
       return call('reprocess', [`${s.base}job:${id}`, `${s.base}dead`, `${s.base}pending`], [id, s.base]);
@@ -290,19 +266,27 @@ export const MAKES: Readonly<Record<string, readonly [number, Make]>> = {
   browse: [
     2,
     (s) => {
-      const set = s.rng.pick(['pending', 'active', 'schedule', 'dead']);
+      const set = s.rng.pick(['pending', 'active', 'schedule', 'dead', 'flow:held']);
       return call('browse', [s.base + set], [s.rng.pick(['0', '1', '2']), small(s.rng)]);
     },
   ],
-  counts: [1, (s) => call('counts', [s.base], ['pending', 'active', 'schedule', 'dead', 'completed', 'failed'])],
+  counts: [1, (s) => call('counts', [s.base], COUNTS)],
+  ...FLOW_MAKES,
   metrics: [1, (s) => call('metrics', [`${s.base}metrics:${s.rng.pick(['completed', 'failed'])}`], [])],
 };
 
-const TOTAL = Object.values(MAKES).reduce((sum, [weight]) => sum + weight, 0);
+const ALL = Object.values(MAKES);
+const ABOUT_FLOWS: typeof ALL = [
+  ...Object.values(FLOW_MAKES),
+  ...Object.entries(BESIDE_FLOWS).flatMap(([name, weight]) => {
+    const made = MAKES[name];
+    return made === undefined ? [] : [[weight, made[1]] as const];
+  }),
+];
 
-function weighted(rng: Rng): readonly [number, Make] {
-  let left = rng.below(TOTAL);
-  for (const entry of Object.values(MAKES)) {
+function weighted(rng: Rng, makes: typeof ALL): readonly [number, Make] {
+  let left = rng.below(makes.reduce((sum, [weight]) => sum + weight, 0));
+  for (const entry of makes) {
     left -= entry[0];
     if (left < 0) return entry;
   }
@@ -312,7 +296,9 @@ function weighted(rng: Rng): readonly [number, Make] {
 /** Now and then, in a dirty battery, a number of the call is a bad one. */
 function broken({ rng, mode }: Scene, made: ModelCall): ModelCall {
   if (mode === 'clean' || !rng.chance(7)) return made;
-  const numeric = made.args.flatMap((arg, i) => (/^-?\d+$/.test(arg) ? [i] : []));
+  // a cursor is the server's own
+  const first = made.transition === 'flow_children' ? 1 : 0;
+  const numeric = made.args.flatMap((arg, i) => (i >= first && /^-?\d+$/.test(arg) ? [i] : []));
   if (numeric.length === 0) return made;
   const place = rng.pick(numeric);
   const bad = rng.pick(rng.chance(70) ? BAD_NUMBERS : EDGE_NUMBERS);

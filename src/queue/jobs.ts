@@ -21,9 +21,11 @@ import {
   type Source,
 } from '../wire/transitions.js';
 import { Admission, ADMISSION, type EnqueueOptions, type JobsOptions } from './admission.js';
+import { complete, fail, type Runs } from './child.js';
 import type { Codec } from './codec.js';
 import { anyInteger, bytes, given, givenList, known, notNegative, positive } from './input.js';
 import { Job, readRow, TakenJob, type HeldJob, type JobRow } from './job.js';
+import { encodeResult } from './results.js';
 import { checkWhen, type RunAt } from './run-at.js';
 
 /** What the verbs need of a connector. `Connector` is one. */
@@ -51,6 +53,7 @@ export class Jobs<T = unknown, Input = T> {
   readonly keys: Keyspace;
   readonly #wire: Wire;
   readonly #admission: Admission<T, Input>;
+  readonly #runs: Runs = { run: (transition, input) => this.#run(transition, input) };
 
   /** @throws EmqError `EMQ_INPUT` for a queue name outside the grammar. */
   constructor(wire: Wire, queue: string, options: JobsOptions<T, Input> = {}) {
@@ -63,6 +66,11 @@ export class Jobs<T = unknown, Input = T> {
   /** What runs its calls. @internal */
   get wire(): Wire {
     return this.#wire;
+  }
+
+  /** What judges and encodes its payloads. @internal */
+  get admission(): Admission<T, Input> {
+    return this.#admission;
   }
 
   /** What reads and writes its payloads. @internal */
@@ -174,9 +182,13 @@ export class Jobs<T = unknown, Input = T> {
     return await this.#run(transitions.release, checkHeld(job));
   }
 
-  /** The job is done: it leaves no key behind. `gone`: it was done already. @throws `EMQSTALE` `EMQSTATE`. */
-  async complete(job: HeldJob): Promise<'completed' | 'gone'> {
-    return await this.#run(transitions.complete, checkHeld(job));
+  /**
+   * The job is done: it leaves no key behind. `gone`: it was done already. `result` is what a flow child gives its parent:
+   * bytes as they are, anything else as JSON. @throws `EMQSTALE` `EMQSTATE`.
+   */
+  async complete(job: HeldJob, options: { result?: unknown } = {}): Promise<'completed' | 'gone'> {
+    const { result } = known('complete', options, ['result']);
+    return (await complete(this.#runs, checkHeld(job), () => encodeResult(job.id, result))).now;
   }
 
   /**
@@ -188,12 +200,13 @@ export class Jobs<T = unknown, Input = T> {
     options: { delayMs: number; maxAttempts: number; error: string | Uint8Array },
   ): Promise<'scheduled' | 'dead'> {
     const { delayMs, maxAttempts, error } = known('fail', options, ['delayMs', 'maxAttempts', 'error']);
-    return await this.#run(transitions.fail, {
+    const failure = {
       ...checkHeld(job),
       delayMs: anyInteger('delayMs', delayMs),
       maxAttempts: positive('maxAttempts', maxAttempts),
       error: bytes('error', error),
-    });
+    };
+    return (await fail(this.#runs, failure)).now;
   }
 
   /**
@@ -314,9 +327,10 @@ export class Jobs<T = unknown, Input = T> {
 
   /**
    * A dead job waits again; its last error and stall count are forgotten, and its claims so far no longer count
-   * (`credit`): a consumer tries it as often as a new one. @throws EmqError `EMQSTATE` not dead.
+   * (`credit`): a consumer tries it as often as a new one. A flow parent waits again for children that are still open,
+   * those that died among them: bring them back too, or remove them. @throws EmqError `EMQSTATE` not dead.
    */
-  async reprocess(id: string): Promise<'pending' | 'gone'> {
+  async reprocess(id: string): Promise<'pending' | 'awaiting_children' | 'gone'> {
     return await this.#run(transitions.reprocess, { id: checkId(id) });
   }
 

@@ -12,7 +12,7 @@ export interface Telemetry {
    * row. Gives what `run` gives, and throws what it throws.
    */
   producing<R>(
-    what: { queue: string; operation: 'enqueue' | 'enqueueMany' | 'schedule'; count: number },
+    what: { queue: string; operation: 'enqueue' | 'enqueueMany' | 'schedule' | 'addFlows'; count: number },
     run: (carrier: Record<string, string>) => Promise<R>,
   ): Promise<R>;
   /** Runs a handler in a consumer span, a child of the span that enqueued the job. Gives and throws what `run` does. */

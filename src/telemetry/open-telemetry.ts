@@ -89,7 +89,8 @@ export function openTelemetry(api: typeof Api): Telemetry {
   return {
     async producing({ queue, operation, count }, run) {
       const what = { 'messaging.system': SCOPE, [QUEUE]: queue, [OPERATION]: operation, [OPERATION_TYPE]: 'send' };
-      const many = operation === 'enqueueMany' ? { 'messaging.batch.message_count': count } : {};
+      const many =
+        operation === 'enqueueMany' || operation === 'addFlows' ? { 'messaging.batch.message_count': count } : {};
       const options = { kind: SpanKind.PRODUCER, attributes: { ...what, ...many } };
       try {
         const result = await within(`${operation} ${queue}`, options, context.active(), async (span, own) => {

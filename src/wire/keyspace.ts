@@ -26,6 +26,12 @@ export class Keyspace {
   readonly wake: string;
   readonly meta: string;
   readonly version: string;
+  /** Flow parents that wait for their children, a sorted set. */
+  readonly held: string;
+  /** Letters that this queue's flow children leave, a list. */
+  readonly outbox: string;
+  /** Children here whose parents, elsewhere, have not been told yet that they have landed; a set. */
+  readonly landed: string;
   /** The pub/sub channel of lifecycle events; not a key. */
   readonly events: string;
   /** The pub/sub channel on which whoever runs a job is told to stop; not a key. */
@@ -46,6 +52,9 @@ export class Keyspace {
     this.wake = `${this.base}wake`;
     this.meta = `${this.base}meta`;
     this.version = `${this.base}version`;
+    this.held = `${this.base}flow:held`;
+    this.outbox = `${this.base}flow:outbox`;
+    this.landed = `${this.base}flow:landed`;
     this.events = `${this.base}events`;
     this.cancel = `${this.base}cancel`;
   }
@@ -66,6 +75,11 @@ export class Keyspace {
       throw inputError(`dedup id ${show(id)} must be 1 to 255 of A-Z a-z 0-9 . _ -`);
     }
     return `${this.base}de:${id}`;
+  }
+
+  /** Children of a flow parent that are to be cancelled, a hash. @throws EmqError `EMQ_INPUT` for an ill-formed id. */
+  toCancel(id: string): string {
+    return `${this.base}flow:cancel:${checkId(id)}`;
   }
 
   /** A counter of finished jobs, a hash with the field `count`. */

@@ -10,6 +10,7 @@
 import { inputError, show } from './errors.js';
 import { claim, taken, type Claim, type Taken } from './claim.js';
 import { ids, integer, list, maybe, oneOf, string, unexpected } from './fields.js';
+import { flowTransitions, type Held } from './flow-transitions.js';
 import type { Arg, Transition } from './call.js';
 
 import { scripts } from './scripts.generated.js';
@@ -36,8 +37,8 @@ export type JobState =
   /** No row, and no set holds the id. */
   | 'absent';
 
-/** The four sets a job can be in. */
-export type PlaceName = 'pending' | 'active' | 'scheduled' | 'dead';
+/** The sets a job can be in; flow parents that wait for their children are in one of their own. */
+export type PlaceName = 'pending' | 'active' | 'scheduled' | 'dead' | 'awaiting_children';
 export type CountName = PlaceName | 'completed' | 'failed';
 
 interface Admission {
@@ -47,12 +48,6 @@ interface Admission {
   readonly priority?: number | undefined;
   /** JSON text: the job's name and its own limits. */
   readonly opts?: string | undefined;
-}
-
-interface Held {
-  readonly id: string;
-  /** The claim count the caller holds. */
-  readonly token: number;
 }
 
 /** Numbers travel as canonical decimal text; the verbs have checked that they are safe integers. */
@@ -74,12 +69,13 @@ const write = { readOnly: false, repeatable: false } as const;
 const repeatableWrite = { readOnly: false, repeatable: true } as const;
 const read = { readOnly: true, repeatable: true } as const;
 
-const SET_OF: Record<PlaceName, 'pending' | 'active' | 'schedule' | 'dead'> = {
+const SET_OF = {
   pending: 'pending',
   active: 'active',
   scheduled: 'schedule',
   dead: 'dead',
-};
+  awaiting_children: 'held',
+} as const;
 
 export const transitions = {
   enqueue: define<Admission, 'enqueued' | 'duplicate'>({
@@ -267,7 +263,10 @@ export const transitions = {
         return id === undefined || why === undefined ? unexpected('quarantine', found) : { id, why };
       }),
   }),
-  agenda: define<void, { readonly dueInMs: number | null; readonly recovery: string | null }>({
+  agenda: define<
+    void,
+    { readonly dueInMs: number | null; readonly recovery: string | null; readonly letters: number | null }
+  >({
     name: 'agenda',
     script: scripts.agenda,
     ...read,
@@ -275,11 +274,10 @@ export const transitions = {
     argNames: [],
     layout: (k) => ({ keys: [k.schedule, k.base], args: [] }),
     read: (reply) => {
-      const [due, leg] = list('agenda', reply);
-      return {
-        dueInMs: due === null || due === undefined ? null : integer('agenda', due),
-        recovery: maybe('agenda', leg),
-      };
+      const [due, leg, letters] = list('agenda', reply);
+      const number = (part: typeof due): number | null =>
+        part === null || part === undefined ? null : integer('agenda', part);
+      return { dueInMs: number(due), recovery: maybe('agenda', leg), letters: number(letters) };
     },
   }),
   recovery: define<{ readonly leg: RecoveryLeg; readonly mode: 'keep' | 'set' }, string>({
@@ -385,14 +383,15 @@ export const transitions = {
     }),
     read: oneOf('remove', 'removed', -1, 'gone'),
   }),
-  reprocess: define<{ readonly id: string }, 'pending' | 'gone'>({
+  reprocess: define<{ readonly id: string }, 'pending' | 'awaiting_children' | 'gone'>({
     name: 'reprocess',
     script: scripts.reprocess,
     ...write,
     keyNames: ['row', 'dead', 'pending'],
     argNames: ['id', 'b'],
     layout: (k, { id }) => ({ keys: [k.job(id), k.dead, k.pending], args: [id, k.base] }),
-    read: oneOf('reprocess', 'pending', -1, 'gone'),
+    read: (reply) =>
+      reply === 2 ? 'awaiting_children' : oneOf<'pending', 'gone'>('reprocess', 'pending', -1, 'gone')(reply),
   }),
   get: define<{ readonly id: string }, Map<string, Buffer> | null>({
     name: 'get',
@@ -438,7 +437,7 @@ export const transitions = {
     argNames: ['name...'],
     layout: (k, { names }) => ({
       keys: [k.base],
-      args: names.map((name) => (name === 'completed' || name === 'failed' ? name : setOf(name))),
+      args: names.map((name) => (name === 'scheduled' ? 'schedule' : name)),
     }),
     read: (reply) => list('counts', reply).map((n) => integer('counts', n)),
   }),
@@ -463,14 +462,18 @@ export const transitions = {
         ? 'gone'
         : list('logs', reply).map((line) => (Buffer.isBuffer(line) ? line : unexpected('logs', line))),
   }),
+  ...flowTransitions,
 } as const;
 
-function setOf(state: PlaceName): 'pending' | 'active' | 'schedule' | 'dead' {
+function setOf(state: PlaceName): (typeof SET_OF)[PlaceName] {
   if (!Object.hasOwn(SET_OF, state)) {
-    throw inputError(`unknown state ${show(state)}: use pending, active, scheduled or dead`);
+    throw inputError(`unknown state ${show(state)}: use ${Object.keys(SET_OF).join(', ')}`);
   }
   return SET_OF[state];
 }
 
 /** The sets and counters that `counts` knows. */
-export const COUNT_NAMES: readonly CountName[] = ['pending', 'active', 'scheduled', 'dead', 'completed', 'failed'];
+export const COUNT_NAMES: readonly CountName[] = [
+  ...(['pending', 'active', 'scheduled', 'dead', 'awaiting_children'] as const),
+  ...(['completed', 'failed'] as const),
+];

@@ -346,8 +346,11 @@ export class Consumer<T = unknown> extends EventEmitter<ConsumerEvents<T>> imple
     run.decided = true;
     run.settling = true;
     let held = false;
+    let sent = outcome;
     const answer = await settle(this.#metronome.runner, run.job, outcome, {
       giveUp: this.#giveUp.signal,
+      onLetter: () => this.#metronome.deliver(),
+      unsendable: (error) => (sent = this.#judge(run, error)),
       onHold: () => {
         if (held) return;
         held = true;
@@ -360,7 +363,7 @@ export class Consumer<T = unknown> extends EventEmitter<ConsumerEvents<T>> imple
     if (held) this.#onHold--;
     this.#keeper.drop(run);
     run.settled = true;
-    this.#report(run, outcome, answer);
+    this.#report(run, sent, answer);
     if (run.ended) this.#leave(run);
     if (held) this.#roll();
   }

@@ -6,6 +6,7 @@
  * a child process may throw them.
  * Does not: talk to the server.
  */
+import type { Children } from '../queue/flow-reads.js';
 import type { HeldJob } from '../queue/job.js';
 import type { RunAt } from '../queue/run-at.js';
 
@@ -49,6 +50,11 @@ export interface JobContext {
    * loop turns; it helps before work that blocks it. @throws EmqError `EMQSTALE`, `EMQSTATE` when the lease is lost.
    */
   readonly extend: (leaseMs: number) => Promise<void>;
+  /**
+   * What the job's children have left, when it is the parent of a flow: the values of those that completed, and why others
+   * died. Empty maps for any other job. Read anew at each call. @throws EmqError
+   */
+  readonly children: () => Promise<Children>;
 }
 
 /** Does the work of one job. */

@@ -20,6 +20,7 @@ import { isUnreadable, Runner } from './calls.js';
 import { HandOut, type Server } from './hand-out.js';
 import { Park } from './park.js';
 import { Publisher } from './publisher.js';
+import { Post } from './post.js';
 import { Pump, type Leg, type Swept } from './pump.js';
 
 /** A consumer, as the metronome sees it. */
@@ -61,6 +62,7 @@ export class Metronome {
   readonly #members = new Set<Member>();
   readonly #handOut: HandOut;
   readonly #pump: Pump;
+  readonly #post: Post;
   #park: Park | undefined;
   #cancels: Subscription | undefined;
   #timer: NodeJS.Timeout | undefined;
@@ -85,6 +87,12 @@ export class Metronome {
     this.runner = new Runner(connector, keys);
     this.#pump = new Pump(this.runner);
     this.publisher = new Publisher(this.runner, (error) => this.trouble(error));
+    this.#post = new Post(connector, keys.queue, {
+      trouble: (error) => this.trouble(error),
+      poison: (error) => {
+        for (const member of this.#members) member.warn(error);
+      },
+    });
     this.#handOut = new HandOut(this.runner, this.#members, {
       quarantined: (rows) => this.#quarantined(rows),
       trouble: (error) => this.trouble(error),
@@ -134,8 +142,13 @@ export class Metronome {
     clearTimeout(this.#timer);
     this.#handOut.stop();
     // Their answers are nobody's any more: a server that gives none must not hold up a close.
-    const answers = Promise.all([this.#cancels?.close(), this.publisher.settled()]);
+    const answers = Promise.all([this.#cancels?.close(), this.publisher.settled(), this.#post.settled()]);
     await Promise.all([this.#park?.stop(), within(LAST_ANSWERS_MS, answers)]);
+  }
+
+  /** Delivers the letters of the queue: a flow child has left one. */
+  deliver(): void {
+    if (!this.#stopped) this.#post.deliver();
   }
 
   /** Claims for one consumer, in the write in which it settles. */
@@ -239,12 +252,14 @@ export class Metronome {
 
   async #read(swept: Swept): Promise<void> {
     if (swept.leg !== undefined) this.#leg = swept.leg ?? undefined;
-    if (swept.errors.length === 0 && !this.#handOut.refused) this.#troubles.clear();
+    const troubled = swept.errors.length > 0 || this.#handOut.refused || this.#post.troubled;
+    if (!troubled) this.#troubles.clear();
     if (swept.stalled.recovered.length + swept.stalled.dead.length > 0) {
       for (const id of swept.stalled.recovered) this.#publish('stalled', id);
       for (const id of swept.stalled.dead) this.#publish('failed', id, { error: 'stalled' });
       for (const member of this.#members) member.stalled(swept.stalled);
     }
+    if (swept.letters !== 0 && swept.letters !== undefined) this.deliver();
     for (const error of swept.errors) if (!isUnreadable(error)) this.trouble(error);
     if (swept.errors.some(isUnreadable)) {
       const unreadable = swept.errors.find(isUnreadable) as EmqError;

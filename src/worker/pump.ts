@@ -23,6 +23,8 @@ export interface Swept {
   readonly dueInMs: number | null | undefined;
   /** The recovery leg that is kept for the queue; null when none is, undefined when that could not be read. */
   readonly leg: Leg | null | undefined;
+  /** Letters that wait to be delivered; null when their key is no list, undefined when that could not be read. */
+  readonly letters: number | null | undefined;
   /** What the counted sweep recovered, and what it killed. */
   readonly stalled: { readonly recovered: readonly string[]; readonly dead: readonly string[] };
   readonly errors: readonly EmqError[];
@@ -54,15 +56,16 @@ export class Pump {
       more: promoted === LIMIT || count === LIMIT,
       dueInMs: agenda?.dueInMs,
       leg: agenda?.leg,
+      letters: agenda?.letters,
       stalled,
       errors,
     };
   }
 
   /** @throws EmqError */
-  async agenda(): Promise<{ readonly dueInMs: number | null; readonly leg: Leg | null }> {
-    const { dueInMs, recovery } = await this.#runner.run(transitions.agenda, undefined);
-    return { dueInMs, leg: recovery === 'reap' || recovery === 'stalled' ? recovery : null };
+  async agenda(): Promise<Pick<Swept, 'letters'> & { readonly dueInMs: number | null; readonly leg: Leg | null }> {
+    const { dueInMs, recovery, letters } = await this.#runner.run(transitions.agenda, undefined);
+    return { dueInMs, leg: recovery === 'reap' || recovery === 'stalled' ? recovery : null, letters };
   }
 
   /** Keeps the leg for the queue unless one is kept already; gives the one that stands. @throws EmqError */

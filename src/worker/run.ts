@@ -4,6 +4,7 @@
  * Invariants: there is one outcome at most, and it stands once it is `decided`; the signal is aborted at most once with an Error that says why. Does not: talk to the server but for what a handler asks.
  */
 import type { Codec } from '../queue/codec.js';
+import { children } from '../queue/flow-reads.js';
 import { TakenJob } from '../queue/job.js';
 import { LARGEST, positive } from '../queue/input.js';
 import type { ReadOpts } from '../queue/opts.js';
@@ -63,6 +64,7 @@ export class Run<T> implements Holding {
       progress: (value) => this.#progress(value),
       log: (line) => this.#log(line),
       extend: (leaseMs) => this.#extend(leaseMs),
+      children: () => children(this.#runner, this.id),
     };
   }
 

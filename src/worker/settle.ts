@@ -9,6 +9,8 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { EmqError } from '../wire/errors.js';
 import { transitions, type When } from '../wire/transitions.js';
+import { complete, fail, type Runs } from '../queue/child.js';
+import { encodeResult } from '../queue/results.js';
 import { mayPass, type Runner } from './calls.js';
 import { errorText } from './failure.js';
 
@@ -32,6 +34,10 @@ export interface SettleOptions {
   readonly giveUp: AbortSignal;
   /** Called at the first try that failed: the outcome is on hold. */
   readonly onHold: () => void;
+  /** Called when a letter was left that somebody has to deliver. */
+  readonly onLetter: () => void;
+  /** What is to become of a flow child whose result has no form in which it can travel to its parent. */
+  readonly unsendable: (error: EmqError) => Outcome;
 }
 
 const FIRST_PAUSE_MS = 50;
@@ -48,8 +54,9 @@ export async function settle(runner: Runner, job: Held, outcome: Outcome, option
   let sentBefore = false;
   for (let tries = 0; ; tries++) {
     try {
-      return await send(runner, held, outcome, sentBefore);
+      return await send(runner, held, outcome, sentBefore, options.onLetter);
     } catch (error) {
+      if (error instanceof Unsendable) return settle(runner, job, options.unsendable(error.why), options);
       const failure = error as EmqError;
       if (failure.code === 'EMQSTALE' || failure.code === 'EMQSTATE') return { now: 'stale', error: failure };
       if (failure.code === 'EMQ_UNKNOWN_OUTCOME' && outcome.kind === 'complete') sentBefore = true;
@@ -65,19 +72,44 @@ export async function settle(runner: Runner, job: Held, outcome: Outcome, option
   }
 }
 
-async function send(runner: Runner, held: Held, outcome: Outcome, sentBefore: boolean): Promise<Answer> {
+/** Not a refusal of the server's: a result that cannot be sent. */
+class Unsendable extends Error {
+  readonly why: EmqError;
+
+  constructor(why: EmqError) {
+    super(why.message);
+    this.why = why;
+  }
+}
+
+async function send(
+  runner: Runner,
+  held: Held,
+  outcome: Outcome,
+  sentBefore: boolean,
+  onLetter: () => void,
+): Promise<Answer> {
   switch (outcome.kind) {
     case 'complete': {
       // Not for the connector to repeat: only who knows that a reply was lost can tell a row that is gone by this very
       // completion from one that is gone by another's.
-      const answer = await runner.runOnce(transitions.complete, held);
-      if (answer === 'completed' || sentBefore) return { now: 'completed' };
+      const once: Runs = { run: (transition, input) => runner.runOnce(transition, input) };
+      const { now, letter } = await complete(once, held, () => {
+        try {
+          return encodeResult(held.id, outcome.result);
+        } catch (error) {
+          throw new Unsendable(error as EmqError);
+        }
+      });
+      if (letter) onLetter();
+      if (now === 'completed' || sentBefore) return { now: 'completed' };
       return { now: 'stale', error: new EmqError('EMQSTALE', `EMQSTALE job gone (complete ${held.id})`) };
     }
     case 'fail': {
       const { delayMs, maxAttempts, error } = outcome;
-      const input = { ...held, delayMs, maxAttempts, error: errorText(error) };
-      return { now: await runner.run(transitions.fail, input) };
+      const { now, letter } = await fail(runner, { ...held, delayMs, maxAttempts, error: errorText(error) });
+      if (letter) onLetter();
+      return { now };
     }
     case 'delay':
       await runner.run(transitions.delay, { ...held, when: outcome.when });

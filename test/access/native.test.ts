@@ -38,7 +38,7 @@ const others = verbs.filter(({ verb }) => !NATIVE.has(verb)).map((verb) => [titl
 
 /** Every key of a queue that a native command may touch, as its part behind the base. The empty one is the base itself. */
 const ROW = `job:${'?'.repeat(14)}`;
-const SUBKEYS = [':logs', ':lock', ':dependencies', ':processed', ':unsuccessful', ':failed'].map(
+const SUBKEYS = [':logs', ':lock', ':dependencies', ':children', ':processed', ':unsuccessful', ':failed'].map(
   (key) => `job:*${key}`,
 );
 const LANE = ['g:*:pending', 'gactive', 'glimit', 'paused', 'ring'];

@@ -14,15 +14,16 @@ export const NATIVE_VERBS: readonly (readonly [string, string])[] = Object.entri
 /** The commands that the scripts of all verbs run, one by one. */
 const SCRIPT_COMMANDS = [
   ...['+time', '+publish', '+exists', '+del'],
-  ...['+hget', '+hset', '+hdel', '+hlen', '+hmget', '+hgetall', '+hexists', '+hincrby'],
-  ...['+zadd', '+zrem', '+zcard', '+zscore', '+zrange', '+zpopmin'],
+  ...['+set', '+decr', '+rename'],
+  ...['+hget', '+hset', '+hdel', '+hlen', '+hmget', '+hgetall', '+hexists', '+hincrby', '+hscan'],
+  ...['+zadd', '+zrem', '+zcard', '+zscore', '+zrange', '+zpopmin', '+zremrangebyscore'],
   ...['+llen', '+lpush', '+rpush', '+lrange', '+ltrim', '+lrem', '+lpos', '+sismember'],
 ];
 
 /** To connect to a node that carries the brand, and to run scripts that the node may have forgotten. */
 const CONNECT = ['+get', '%R~{emq}:version', '+evalsha', '+eval'];
 
-/** Every verb of `Jobs` on queue a, wire 4. */
+/** Every verb of `Jobs` and `Flows` on queue a, wire 4. */
 export const WIRE_4 = [...CONNECT, '~emq:{a}:*', '&emq:{a}:events', '&emq:{a}:cancel', ...SCRIPT_COMMANDS];
 
 /** The same on wire 6. */
@@ -44,7 +45,7 @@ export const PRODUCER_6 = [...PRODUCER, '+command|info'];
 /** The six native commands on queue a, without a connector. */
 export const RAW_NATIVE = ['+@emq', '~emq:{a}:*'];
 
-/** What a connector needs besides, to brand a node that has no brand. */
+/** What it takes to brand a node that has no brand; a connector that may run every script has the first. */
 export const MAY_BRAND = ['+set', '%RW~{emq}:version'];
 
 /** What a cluster's client needs besides, to learn which node serves which slot. */

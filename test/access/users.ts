@@ -9,7 +9,7 @@ import type { Connector } from '../../src/index.js';
 import { EmqError, Jobs, type ConnectorOptions, type EnqueuedMany, type Wire } from '../../src/index.js';
 import { changedKeys, snapshot } from '../../src/parity/keyspace-dump.js';
 import { Stage, type StageOptions, type Wire as WireNumber } from '../conformance/stage.js';
-import type { Verb } from '../conformance/verbs.js';
+import type { Act } from './acts.js';
 
 export const USER = 'worker';
 export const SECRET = 'correct-horse-battery';
@@ -54,14 +54,14 @@ export class Users implements AsyncDisposable {
   }
 
   /** Sets a verb's scene on the queue, and gives the call. What was on any queue before is gone. */
-  async scene({ scene }: Verb, queue: string): Promise<(jobs: Jobs<unknown>) => Promise<unknown>> {
+  async scene({ scene }: Act, queue: string): Promise<(jobs: Jobs<unknown>) => Promise<unknown>> {
     const keys = await this.stage.raw.keys('emq:*');
     if (keys.length > 0) await this.stage.raw.del(...keys);
     return scene({ jobs: this.stage.jobs(queue), raw: this.stage.raw });
   }
 
   /** Sets the scene on the queue and lets the user call the verb. Fails on any refusal that is not a typed NOPERM. */
-  async judge(verb: Verb, queue: string, wire: Wire): Promise<Verdict> {
+  async judge(verb: Act, queue: string, wire: Wire): Promise<Verdict> {
     const act = await this.scene(verb, queue);
     const before = await snapshot(this.stage.raw);
     const error = await refusalOf(act, new Jobs(wire, queue));

@@ -1,60 +1,13 @@
 /** `emq doctor` on nodes made to have one thing wrong: it finds that thing, says how to mend it, and writes nothing. */
 import { describe, expect, onTestFinished, test } from 'vitest';
-import type { EmbeddedServer, StartServerOptions } from '../../src/dev/index.js';
+import type { EmbeddedServer } from '../../src/dev/index.js';
 import { checkRights } from '../../src/cli/doctor/rights.js';
 import { NATIVE_COMMANDS } from '../../src/wire/fence.js';
 import { readFacts } from '../../src/cli/doctor/facts.js';
 import { openNode } from '../../src/cli/node.js';
 import { QUIET, WIRE_4, WIRE_6 } from '../access/rules.js';
+import { changes, doctor, good, type Finding } from './doctor-report.js';
 import { emq, finish, node, on, start, stateOf, urlFor } from './emq.js';
-
-interface Finding {
-  readonly check: string;
-  readonly level: 'ok' | 'warn' | 'bad';
-  readonly text: string;
-  readonly mend?: string;
-}
-
-interface Report {
-  readonly code: number | null;
-  readonly wire: 4 | 6;
-  readonly user: string | null;
-  readonly where: string;
-  readonly bad: readonly string[];
-  readonly findings: readonly Finding[];
-  of(check: string): Finding;
-}
-
-/** Runs it and reads the report; every report is held to what all must be. */
-async function doctor(url: string, ...args: string[]): Promise<Report> {
-  const { code, json, stderr } = await emq('doctor', '--url', url, '--json', ...args);
-  expect(stderr).toBe('');
-  expect(json).toHaveLength(1);
-  const report = json[0] as Omit<Report, 'code'> & { ok: boolean; counts: Record<string, number> };
-  const bad = report.findings.filter(({ level }) => level === 'bad').map(({ check }) => check);
-  for (const { level, mend, check } of report.findings) {
-    expect(mend === undefined, `${check}: only what is not ok has to be mended`).toBe(level === 'ok');
-  }
-  expect(report.ok).toBe(bad.length === 0);
-  expect(report.counts['bad']).toBe(bad.length);
-  expect(code).toBe(bad.length === 0 ? 0 : 1);
-  const of = (check: string): Finding => {
-    const found = report.findings.filter((finding) => finding.check === check);
-    expect(found.length, `one finding called ${check}`).toBe(1);
-    return found[0]!;
-  };
-  return { ...report, code, bad, of };
-}
-
-/** A node that is as it should be, and what a test makes worse. */
-function good(options: StartServerOptions = {}): Promise<EmbeddedServer> {
-  const args = ['--appendonly', 'yes', '--maxmemory', '200mb', '--maxmemory-policy', 'noeviction'];
-  return node({ module: true, ...options, args: [...args, ...(options.args ?? [])] });
-}
-
-function changes(server: EmbeddedServer): Promise<string | undefined> {
-  return on(server, async (redis) => /rdb_changes_since_last_save:(\d+)/.exec(await redis.info('persistence'))?.[1]);
-}
 
 test('a node in good order: all ok, nothing written', async () => {
   const server = await good();
@@ -358,73 +311,6 @@ describe('rights', () => {
       expect((await emq('doctor', '--url', urlFor(server, 'default', 'hunter2'), '--wire', '6')).code).toBe(0);
     },
   );
-});
-
-describe('a queue', () => {
-  const base = 'emq:{mail}:';
-  const DAY = 86_400_000;
-
-  test('what is in it, what has lapsed, what is due, and that it is paused', async () => {
-    const server = await good();
-    const now = Date.now();
-    await on(server, async (redis) => {
-      await redis.zadd(`${base}pending`, 0, 'a', 0, 'b', 0, 'c');
-      await redis.zadd(`${base}active`, now - 3 * DAY, 'd', now + DAY, 'e');
-      await redis.zadd(`${base}schedule`, now - 600_000, 'f', now - 1, 'g', now + DAY, 'h');
-      await redis.zadd(`${base}dead`, now, 'i');
-      await redis.rpush(`${base}ring`, 'GRP00000000000');
-      await redis.hset(`${base}meta`, 'paused', '');
-    });
-    const before = [await stateOf(server), await changes(server)];
-    const report = await doctor(server.url, '--queue', 'mail');
-    expect(report.bad).toEqual([]);
-    expect(report.of('queue').text).toBe(
-      'queue mail: 3 pending, 2 active, 3 scheduled, 1 dead; 1 lane with jobs to claim',
-    );
-    expect(report.of('paused').level).toBe('warn');
-    expect(report.of('leases')).toMatchObject({
-      level: 'warn',
-      text: expect.stringContaining('1 of 2 leases have lapsed, the first 3 days ago'),
-    });
-    expect(report.of('schedule')).toMatchObject({
-      level: 'warn',
-      text: expect.stringContaining('2 of 3 scheduled jobs are due, the first 10 min ago'),
-    });
-    expect([await stateOf(server), await changes(server)]).toEqual(before);
-    const other = await doctor(server.url, '--queue', 'post');
-    expect(other.findings.filter(({ level }) => level !== 'ok')).toEqual([]);
-    expect(other.of('queue').text).toContain('0 pending, 0 active, 0 scheduled, 0 dead');
-    const none = await doctor(server.url);
-    expect(none.findings.map(({ check }) => check)).not.toContain('queue');
-  });
-
-  test('a key of a wrong type is bad, and the others are still looked at', async () => {
-    const server = await good();
-    await on(server, async (redis) => {
-      await redis.set(`${base}active`, 'x');
-      await redis.set(`${base}meta`, 'x');
-      await redis.zadd(`${base}pending`, 0, 'a');
-    });
-    const report = await doctor(server.url, '--queue', 'mail');
-    expect(report.bad).toEqual(['types', 'types']);
-    const texts = report.findings.filter(({ check }) => check === 'types').map(({ text }) => text);
-    expect(texts).toEqual([
-      expect.stringContaining(`${base}active is a string and must be a zset`),
-      expect.stringContaining(`${base}meta is a string and must be a hash`),
-    ]);
-    expect(report.of('queue').text).toContain('1 pending, 0 active');
-  });
-
-  test('a user who may not look is told what is wanting', async () => {
-    const server = await good();
-    await on(server, (redis) =>
-      redis.call('ACL', 'SETUSER', 'app', 'reset', 'on', '>secret', '+@all', '-type', '~*', '&*'),
-    );
-    expect((await doctor(urlFor(server, 'app', 'secret'), '--queue', 'mail')).of('queue')).toMatchObject({
-      level: 'warn',
-      mend: expect.stringContaining('grant +type'),
-    });
-  });
 });
 
 test('a server that takes the connection and says nothing ends it with 3', async () => {

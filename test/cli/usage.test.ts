@@ -5,7 +5,8 @@ import { scrub } from '../../src/cli/exit.js';
 import { openTerminal, quoted, word, wrap } from '../../src/cli/terminal.js';
 import { emq, node, on, start, stateOf, urlFor } from './emq.js';
 
-const COMMANDS = ['dev', 'trace', 'parity', 'doctor', 'build-module'];
+const COMMANDS = ['dev', 'trace', 'parity', 'doctor', 'flow', 'build-module'];
+const ID = 'JOB00000000000';
 
 test('help lists the commands and what the exit codes mean', async () => {
   const { code, stdout } = await emq('--help');
@@ -43,6 +44,12 @@ describe('wrong usage ends with 2', () => {
     ['an URL that is none', ['doctor', '--url', 'nowhere']],
     ['a wire that is none', ['doctor', '--url', 'valkey://127.0.0.1:1', '--wire', '5']],
     ['a queue that is none', ['doctor', '--url', 'valkey://127.0.0.1:1', '--queue', 'emq']],
+    ['no id', ['flow']],
+    ['a flow on no node', ['flow', ID, '--queue', 'mail']],
+    ['a flow in no queue', ['flow', ID, '--url', 'valkey://127.0.0.1:1']],
+    ['a flow in a queue that is none', ['flow', ID, '--url', 'valkey://127.0.0.1:1', '--queue', 'emq']],
+    ['an id that is none', ['flow', 'JOB1', '--url', 'valkey://127.0.0.1:1', '--queue', 'mail']],
+    ['a limit that is none', ['flow', ID, '--url', 'valkey://127.0.0.1:1', '--queue', 'mail', '--limit', '0']],
     ['a way to build that is none', ['build-module', '--via', 'make']],
   ])('%s', async (_what, args) => {
     const human = await emq(...args);
@@ -67,6 +74,7 @@ test('a node that is not there ends with 3, in one line', async () => {
   const url = 'valkey://127.0.0.1:1';
   for (const args of [
     ['doctor', '--url', url],
+    ['flow', ID, '--queue', 'mail', '--url', url],
     ['trace', '--url4', url],
     ['parity', '--url', url, '--url', url],
   ]) {
@@ -90,11 +98,16 @@ test('no password is printed, whatever is wrong', async () => {
   const [nowhere, odd] = ['valkey://app:hunter2@127.0.0.1:1', 'http://app:hunter2@127.0.0.1'];
   const runs = [
     ...[good, wrong, nowhere, odd].map((url) => ['doctor', '--url', url]),
+    ...[good, wrong, nowhere, odd].map((url) => ['flow', ID, '--queue', 'mail', '--url', url]),
     ...[wrong, nowhere, odd].map((url) => ['trace', '--url6', url]),
     ...[good, wrong, nowhere, odd].map((url) => ['parity', '--url', url, '--url', good]),
     ['doctor', good],
+    ['flow', good, '--queue', 'mail', '--url', good],
+    ['flow', ID, '--queue', good, '--url', good],
     ['doctor', '--url', good, `--urll=${good}`],
     ['doctor', '--url', good, '--wire', good],
+    ['doctor', '--url', good, '--queue', good],
+    ['trace', '--queue', good],
     [good],
   ];
   for (const args of [...runs, ...runs.slice(0, 4).map((args) => [...args, '--json'])]) {

@@ -103,7 +103,9 @@ describe('outcomes', () => {
     expectTypeOf<(typeof jobs)['extendMany']>().returns.resolves.toEqualTypeOf<string[]>();
     expectTypeOf<(typeof jobs)['updateData']>().returns.resolves.toEqualTypeOf<'updated' | 'gone'>();
     expectTypeOf<(typeof jobs)['remove']>().returns.resolves.toEqualTypeOf<'removed' | 'gone'>();
-    expectTypeOf<(typeof jobs)['reprocess']>().returns.resolves.toEqualTypeOf<'pending' | 'gone'>();
+    expectTypeOf<(typeof jobs)['reprocess']>().returns.resolves.toEqualTypeOf<
+      'pending' | 'awaiting_children' | 'gone'
+    >();
     expectTypeOf<(typeof jobs)['state']>().returns.resolves.toEqualTypeOf<JobState>();
     expectTypeOf<(typeof jobs)['get']>().returns.resolves.toEqualTypeOf<JobRow | null>();
     expectTypeOf<(typeof jobs)['logs']>().returns.resolves.toEqualTypeOf<Buffer[] | 'gone'>();
@@ -115,7 +117,10 @@ describe('outcomes', () => {
     const some = () => jobs.counts(['pending', 'failed']);
     expectTypeOf(some).returns.resolves.toEqualTypeOf<Record<'pending' | 'failed', number>>();
     const all = () => jobs.counts();
-    type All = Record<'pending' | 'active' | 'scheduled' | 'dead' | 'completed' | 'failed', number>;
+    type All = Record<
+      'pending' | 'active' | 'scheduled' | 'dead' | 'awaiting_children' | 'completed' | 'failed',
+      number
+    >;
     expectTypeOf(all).returns.resolves.toEqualTypeOf<All>();
     // @ts-expect-error no such state
     expect(() => void jobs.counts(['wait']).catch(() => {})).not.toThrow();

@@ -3,7 +3,7 @@
  * payloads are jobs-payload.test.ts, many jobs at once and minted ids jobs-many.test.ts.
  */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { encodeId, Jobs, mint, parseId, type Job } from '../../src/index.js';
+import { encodeId, Jobs, mint, parseId, transitions, type Job, type Transition } from '../../src/index.js';
 import { claimed, EXECUTORS, MINUTE, MISSING, Stage, stale } from './stage.js';
 import { titleOf, verbs } from './verbs.js';
 
@@ -152,15 +152,23 @@ describe.each(EXECUTORS)('Jobs on %s', (_executor, wire) => {
       expect((await jobs.get(job.id))?.lastError).toEqual(error);
     });
 
-    it('a flow child is left to the flow verbs', async () => {
-      const job = await claimed(jobs, 1);
-      await stage.raw.hset(jobs.keys.job(job.id), 'parent', mint());
+    it("a flow child is refused by the plain settles, and then settled with its parent's keys", async () => {
+      const [job, other] = [await claimed(jobs, 1), await claimed(jobs, 2)];
+      for (const { id } of [job, other]) await stage.raw.hset(jobs.keys.job(id), 'parent', mint());
       const [complete, fail] =
         wire === 6
           ? ['EMQSTATE complete flow not native', 'EMQSTATE fail flow not native']
           : ['EMQSTATE complete flow keys', 'EMQSTATE retry flow keys'];
-      expect((await stage.refused('EMQSTATE', () => jobs.complete(job))).reason).toBe(complete);
-      expect((await stage.refused('EMQSTATE', () => jobs.fail(job, retry))).reason).toBe(fail);
+      const plain = <I, R>(transition: Transition<I, R>, input: I): Promise<unknown> =>
+        jobs.wire.run({ transition, queue: jobs.queue, ...transition.layout(jobs.keys, input) });
+      const failure = { id: other.id, token: 1, ...retry };
+      expect(
+        (await stage.refused('EMQSTATE', () => plain(transitions.complete, { id: job.id, token: 1 }))).reason,
+      ).toBe(complete);
+      expect((await stage.refused('EMQSTATE', () => plain(transitions.fail, failure))).reason).toBe(fail);
+      // there is no parent to tell
+      expect(await jobs.complete(job)).toBe('completed');
+      expect(await jobs.fail(other, retry)).toBe('scheduled');
     });
 
     it('a delayed job keeps its token count and has a credit', async () => {
@@ -225,7 +233,7 @@ describe.each(EXECUTORS)('Jobs on %s', (_executor, wire) => {
     it('counts what it is asked for, and by itself everything', async () => {
       await jobs.complete(await claimed(jobs, 1));
       await jobs.fail(await claimed(jobs, 1), { delayMs: 0, maxAttempts: 1, error: '' });
-      const all = { pending: 0, active: 0, scheduled: 0, dead: 1, completed: 1, failed: 1 };
+      const all = { pending: 0, active: 0, scheduled: 0, dead: 1, awaiting_children: 0, completed: 1, failed: 1 };
       expect(await jobs.counts()).toEqual(all);
       expect(await jobs.counts(['failed'])).toEqual({ failed: 1 });
       expect(await jobs.counts([])).toEqual({});

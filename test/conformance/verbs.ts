@@ -453,7 +453,7 @@ const reads: readonly Row[] = [
   [
     'counts',
     '',
-    { pending: 1, active: 0, scheduled: 0, dead: 0, completed: 0, failed: 0 },
+    { pending: 1, active: 0, scheduled: 0, dead: 0, awaiting_children: 0, completed: 0, failed: 0 },
     async ({ jobs }) => {
       await jobs.enqueue(1);
       return (by) => by.counts();

@@ -169,6 +169,8 @@ describe.each([
       'echomq_jobs{queue="states",state="active"}': 0,
       'echomq_jobs{queue="states",state="scheduled"}': 3,
       'echomq_jobs{queue="states",state="dead"}': 1,
+      'echomq_jobs{queue="states",state="awaiting_children"}': 0,
+      'echomq_flow_letters{queue="states"}': 0,
       [`echomq_queue_depth${label}`]: 103,
       [`echomq_jobs_completed_total${label}`]: 2,
       [`echomq_jobs_failed_total${label}`]: 1,
@@ -184,6 +186,7 @@ describe.each([
     expect(Object.fromEntries([...families].map(([name, { type }]) => [name, type]))).toEqual({
       echomq_jobs: 'gauge',
       echomq_queue_depth: 'gauge',
+      echomq_flow_letters: 'gauge',
       echomq_oldest_waiting_age_seconds: 'gauge',
       echomq_schedule_lateness_seconds: 'gauge',
       echomq_jobs_completed_total: 'counter',

@@ -5,7 +5,9 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { Bout, ParityError } from '../../src/parity/bout.js';
 import { differences } from '../../src/parity/compare.js';
+import { flowViolations } from '../../src/parity/flow-invariants.js';
 import { violations } from '../../src/parity/invariants.js';
+import { isHeard, parseLetter } from '../../src/parity/letters.js';
 import {
   changedKeys,
   keysOf,
@@ -19,6 +21,7 @@ import { modelled } from '../../src/parity/model/index.js';
 import { ask, askAll, need, type RawCommand } from '../../src/parity/node.js';
 import { rng } from '../../src/parity/prng.js';
 import { runRandom } from '../../src/parity/random.js';
+import { IDS } from '../../src/parity/scene.js';
 import { MAKES } from '../../src/parity/steps.js';
 import { transitions } from '../../src/wire/transitions.js';
 import { startNode, type TestNode } from './nodes.js';
@@ -103,7 +106,7 @@ describe('a bout sees', () => {
     expect(await disturbed((base) => [['LPUSH', `${base}wake`, '1']])).toContain('wake');
   });
   test('a time that is off', async () => {
-    const add = (base: string): RawCommand[] => [['ZADD', `${base}schedule`, 'XX', 'INCR', '5000', 'JOB0KHTOWnGLuA']];
+    const add = (base: string): RawCommand[] => IDS.map((id) => ['ZADD', `${base}schedule`, 'XX', 'INCR', '5000', id]);
     expect(await disturbed(add)).toContain('schedule');
   });
   test('a lapse that goes', async () => {
@@ -263,6 +266,101 @@ describe('the invariants', () => {
       expect(violations(keys({ ...sound, ...change }), b).join('\n')).toMatch(told);
     });
   }
+});
+
+describe('the invariants of flows', () => {
+  const [a, far] = ['emq:{q}:', 'emq:{far}:'];
+  const text = (value: string): Entry => ({ type: 'string', value, lapses: false });
+  /** P waits for 1 (here, at work), 2 (in far, done and told by a letter), 3 (not landed) and one that is not listed. */
+  const sound: Record<string, Entry> = {
+    [`${a}job:P`]: hash({ state: 'awaiting_children', landing: '2' }),
+    [`${a}flow:held`]: zset(['P', 1]),
+    [`${a}job:P:dependencies`]: text('4'),
+    [`${a}job:P:children`]: hash({ 1: '', 2: 'far', 3: '+far' }),
+    [`${a}job:P:processed`]: hash({ 5: 'r' }),
+    [`${a}job:1`]: hash({ state: 'active', parent: 'P' }),
+    [`${far}flow:outbox`]: list('q\0P\x002\0result'),
+    [`${a}flow:outbox`]: list('\0cancel\0Q\0why'),
+    [`${a}flow:cancel:Q`]: hash({ 9: '' }),
+  };
+  const found = (change: Record<string, Entry | undefined>): string => {
+    const all = Object.entries({ ...sound, ...change }).flatMap(([key, entry]) =>
+      entry === undefined ? [] : [[key, entry] as const],
+    );
+    return flowViolations(new Map(all), [a, far]).join('\n');
+  };
+
+  test('hold for a sound flow', () => {
+    expect(found({})).toBe('');
+  });
+  const broken: Record<string, [Record<string, Entry | undefined>, string]> = {
+    'no row': [{ [`${a}job:P`]: undefined }, 'parent P has no row'],
+    'a count that is too small': [{ [`${a}job:P:dependencies`]: text('2') }, 'counts 2 open children and lists 3'],
+    'a count below zero': [
+      { [`${a}job:P:dependencies`]: text('-1'), [`${a}job:P:children`]: undefined },
+      'counts -1 open children',
+    ],
+    'a child that landed and is counted': [
+      { [`${a}job:P`]: hash({ state: 'awaiting_children', landing: '3' }) },
+      'lands 3, has 1 not landed and 1 not listed',
+    ],
+    'a parent that was to be released': [
+      { [`${a}job:P:dependencies`]: text('0'), [`${a}job:P:children`]: undefined },
+      'waits for nobody',
+    ],
+    'a child that is known twice': [{ [`${a}job:P:processed`]: hash({ 1: 'r' }) }, 'knows 1 twice'],
+    'a child that is gone': [{ [`${a}job:1`]: undefined }, 'waits for 1, which will not tell it'],
+    "a child that is another's": [
+      { [`${a}job:1`]: hash({ state: 'active', parent: 'P', parent_queue: 'far' }) },
+      'waits for 1, which',
+    ],
+    'a letter that was lost': [{ [`${far}flow:outbox`]: undefined }, 'waits for 2, which will not tell it'],
+    'a letter for another queue': [{ [`${far}flow:outbox`]: list('far\0P\x002\0result') }, 'waits for 2, which'],
+    'an order that was lost': [{ [`${a}flow:outbox`]: undefined }, 'children of Q are to be cancelled'],
+    'a letter that nobody can read': [{ [`${a}flow:outbox`]: list('\0cancel\0Q\0why', 'x') }, 'cannot be read'],
+    'too much poison': [{ [`${a}flow:poison`]: list(...Array<string>(1001).fill('x')) }, 'too many letters'],
+  };
+  for (const [what, [change, told]] of Object.entries(broken)) {
+    test(`do not hold with ${what}`, () => {
+      expect(found(change)).toContain(told);
+    });
+  }
+});
+
+describe('letters', () => {
+  test('are read part by part, the last with any bytes', () => {
+    const link = { queue: 'q', parent: 'P', child: 'C' };
+    expect(parseLetter('q\0P\0C\0r\0\xff')).toEqual({ kind: 'done', ...link, policy: '', text: 'r\0\xff' });
+    expect(parseLetter('\0fail\0q\0P\0C\0fp\0e\0')).toEqual({ kind: 'fail', ...link, policy: 'fp', text: 'e\0' });
+    expect(parseLetter('\0gone\0q\0P\0C\0id\0')).toEqual({ kind: 'gone', ...link, policy: 'id', text: '' });
+    expect(parseLetter('\0cancel\0P\0why\0')).toEqual({ kind: 'cancel', parent: 'P', reason: 'why\0' });
+    for (const odd of [
+      '',
+      'x',
+      'q\0P',
+      'q\0P\0C',
+      '\0',
+      '\0other\0q\0P\0C\0fp\0e',
+      '\0fail\0q\0P\0C\0fp',
+      '\0cancel\0P',
+    ])
+      expect(parseLetter(odd), JSON.stringify(odd)).toBeUndefined();
+  });
+
+  test('were heard when nothing in the keyspace waits for them', () => {
+    const row = 'emq:{q}:job:P';
+    const heard = (letter: string, entries: Record<string, Entry>) =>
+      isHeard(letter, 'emq:{far}:', new Map(Object.entries(entries)));
+    const open = { [`${row}:children`]: hash({ C: 'far' }) };
+    expect(heard('q\0P\0C\0r', open)).toBe(false);
+    expect(heard('q\0P\0C\0r', {})).toBe(true);
+    expect(heard('\0fail\0q\0P\0C\0fp\0e', open)).toBe(false);
+    const failed = { ...open, [`${row}:failed`]: hash({ C: 'e' }) };
+    expect(heard('\0fail\0q\0P\0C\0fp\0e', failed)).toBe(true);
+    expect(heard('\0gone\0q\0P\0C\0fp\0e', failed)).toBe(false);
+    expect(heard('\0cancel\0P\0why', { 'emq:{far}:flow:cancel:P': hash({ C: '' }) })).toBe(false);
+    expect(heard('\0cancel\0P\0why', {})).toBe(true);
+  });
 });
 
 test('a seed gives the same numbers everywhere', () => {

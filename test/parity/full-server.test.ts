@@ -4,9 +4,10 @@
  */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Connector, EmqError, Jobs } from '../../src/index.js';
-import { changedKeys, snapshot } from '../../src/parity/keyspace-dump.js';
-import { need } from '../../src/parity/node.js';
+import { bytesOf, changedKeys, snapshot } from '../../src/parity/keyspace-dump.js';
+import { need, perform } from '../../src/parity/node.js';
 import { EXECUTORS, startNode, type TestNode } from './nodes.js';
+import { cases, type Names } from './situations/index.js';
 
 const codeOf = (call: Promise<unknown>): Promise<unknown> =>
   call.then(
@@ -14,7 +15,37 @@ const codeOf = (call: Promise<unknown>): Promise<unknown> =>
     (error: unknown) => (error instanceof EmqError ? error.code : error),
   );
 
+/** What lets jobs in, and what is a step of that. */
+const ADMISSIONS = ['enqueue', 'schedule', 'enqueue_flow', 'flow_hold', 'flow_list', 'flow_land'];
+const names: Names = { b: 'emq:{q}:', id: 'JOB0KHTOWnGLuC', other: 'JOB0KHTOWnGLuD', group: 'PRT0KHTOWnGLu1' };
+
 for (const executor of EXECUTORS) {
+  describe(`every transition on a full server, ${executor}`, () => {
+    let node: TestNode;
+    beforeAll(async () => {
+      node = await startNode(executor, { args: ['--maxmemory-policy', 'noeviction'] });
+    });
+    afterAll(() => node[Symbol.asyncDispose]());
+
+    for (const [transition, { situations }] of Object.entries(cases)) {
+      const admits = ADMISSIONS.includes(transition);
+      test(`${transition}: ${admits ? 'refused, nothing written' : 'does its work'}`, async () => {
+        for (const { name, setup, keys, args } of situations(names)) {
+          await node.reset();
+          for (const command of setup) await need(node.client, command);
+          await need(node.client, ['CONFIG', 'SET', 'maxmemory', '1']);
+          const before = await snapshot(node.client);
+          const answer = await perform(node, { transition, keys: keys.map(bytesOf), args: args.map(bytesOf) });
+          const changed = changedKeys(before, await snapshot(node.client));
+          await need(node.client, ['CONFIG', 'SET', 'maxmemory', '0']);
+          const told = answer.ok ? 'done' : answer.text.split(' ', 1)[0];
+          expect({ name, told }).toEqual({ name, told: admits ? 'OOM' : 'done' });
+          if (admits) expect(changed).toEqual([]);
+        }
+      });
+    }
+  });
+
   describe(`a full server, ${executor}`, () => {
     let node: TestNode;
     let connector: Connector;

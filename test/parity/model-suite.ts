@@ -95,6 +95,26 @@ export function modelSuite(amount: Amount): void {
     });
   }
 
+  describe('both executors in lockstep, flows', () => {
+    let nodes: TestNode[];
+    beforeAll(async () => {
+      nodes = await Promise.all([startNode('script'), startNode('native')]);
+    });
+    afterAll(() => Promise.all(nodes.map((node) => node[Symbol.asyncDispose]())));
+
+    for (const mode of ['clean', 'dirty'] as const) {
+      test(
+        `random flows over two queues, ${mode}`,
+        async () => {
+          const taken = await play(nodes, { mode, about: 'flows' }, amount);
+
+          expect(taken).toBeGreaterThan(amount.runs);
+        },
+        amount.timeoutMs,
+      );
+    }
+  });
+
   describe('the native executor by itself', () => {
     let node: TestNode;
     beforeAll(async () => {

@@ -8,9 +8,12 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vites
 
 import { startServer, type EmbeddedServer } from '../../src/dev/index.js';
 import { Keyspace, transitions } from '../../src/index.js';
-import { snapshot } from '../../src/parity/keyspace-dump.js';
+import { bytesOf, snapshot } from '../../src/parity/keyspace-dump.js';
 import { ask, type Answer } from '../../src/parity/node.js';
 import { executorOf, loadFrame } from '../../src/wire/executor.js';
+import { flowCases } from './situations/flows.js';
+import { kinCases } from './situations/kin.js';
+import type { Names } from './situations/index.js';
 
 const keys = new Keyspace('moving');
 const id = 'JOB0KHTOWnGLuC';
@@ -144,6 +147,39 @@ describe('a node that does not serve the slot', () => {
     const answer = await ask(there, [frame.command, ...frame.args]);
     expect(answer).toMatchObject({ ok: false, text: `MOVED ${slot} 127.0.0.1:${servers[0]?.port}` });
   });
+});
+
+describe('the flow transitions', () => {
+  const names: Names = { b: keys.base, id, other, group };
+  const rows = Object.entries({ ...kinCases, ...flowCases }).flatMap(([name, { situations }]) =>
+    situations(names).map((situation) => [name, situation.name, situation] as const),
+  );
+
+  it.each(rows)(
+    '%s: %s: refused where a key may have moved, no byte changed; then it works',
+    async (name, _what, s) => {
+      for (const [first, ...args] of s.setup) await here.call(first, ...args);
+      const touched = [...s.keys, ...Object.keys(s.touches), ...(s.untyped ?? [])];
+      const there = await Promise.all(touched.map((key) => here.exists(key)));
+      await move();
+      const before = await snapshot(here);
+      const transition = Object.values(transitions).find((one) => one.name === name);
+      if (transition === undefined) throw new Error(`no transition is called ${name}`);
+      const run = (): Promise<Answer> => {
+        const call = { keys: s.keys.map(bytesOf), args: s.args.map(bytesOf) };
+        const frame = executorOf(4)({ transition, queue: keys.queue, ...call });
+        return ask(here, [frame.command, ...frame.args]);
+      };
+      const answer = await run();
+      // what is all here can be done here
+      expect(answer.ok, answer.ok ? 'done' : answer.text).toBe(there.every((found) => found === 1));
+      if (answer.ok) return;
+      expect(answer.text).toMatch(/TRYAGAIN|ASK|non local key/);
+      expect(await snapshot(here)).toEqual(before);
+      await command(here, 'CLUSTER', 'SETSLOT', slot, 'STABLE');
+      expect(await run()).toMatchObject({ ok: true });
+    },
+  );
 });
 
 it('a job that waits where the slot is moving to is not called "not active"', async () => {

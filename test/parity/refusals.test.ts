@@ -123,7 +123,7 @@ for (const [transition, { numbers, situations, refusals }] of Object.entries(cas
       }
     }
 
-    for (const { name, setup, touches, untyped = [], counters = [], ...call } of situations(plain)) {
+    for (const { name, setup, touches, untyped = [], counters = [], strings = [], ...call } of situations(plain)) {
       for (const [key, type] of Object.entries(touches)) {
         test(`${name}: ${key.slice(b.length)} of another type`, async () => {
           for (const other of TYPES.filter((one) => one !== type)) {
@@ -149,6 +149,14 @@ for (const [transition, { numbers, situations, refusals }] of Object.entries(cas
             );
             expect(answers.script, quote(value)).toMatch(/^ERR stored .+ is not an integer$/);
             expect(answers.native, quote(value)).toBe(answers.script);
+          }
+        });
+      }
+      for (const key of strings) {
+        test(`${name}: ${key.slice(b.length)} is no integer`, async () => {
+          for (const value of BAD_STORED) {
+            const answers = told(await attempt([...setup, cmd('SET', key, value)], transition, call));
+            expect(answers, quote(value)).toEqual(both('ERR stored dependencies is not an integer'));
           }
         });
       }

@@ -78,7 +78,7 @@ describe.each(WIRES)('between two tests on wire %i', (wire) => {
     await other.schedule(2, { inMs: 60_000 });
     await other.pause();
     await node.reset();
-    const nothing = { pending: 0, active: 0, scheduled: 0, dead: 0, completed: 0, failed: 0 };
+    const nothing = { pending: 0, active: 0, scheduled: 0, dead: 0, awaiting_children: 0, completed: 0, failed: 0 };
     expect([await mail.counts(), await other.counts()]).toEqual([nothing, nothing]);
     // the fence of a new connection and the module's own still let it pass, and the pause is forgotten
     await other.enqueue(3);

@@ -2,7 +2,7 @@
  * What the doctor finds in one queue: keys of a wrong type, how many jobs are where, and what nobody sees to.
  *
  * Invariants: a fixed number of calls that write nothing and cost no more in a long queue than in a short one (the
- * lapsed and due are counted by rank). Does not: read rows or lanes, whose number has no bound.
+ * lapsed and due are counted by rank). Does not: read all rows or lanes, whose number has no bound. Flows are in flows.ts.
  */
 import type { Arg } from '../../wire/call.js';
 import type { Keyspace } from '../../wire/keyspace.js';
@@ -11,6 +11,7 @@ import { quoted } from '../terminal.js';
 import { duration } from './checks.js';
 import { isRefusal } from './facts.js';
 import { bad, ok, warn, type Finding } from './findings.js';
+import { checkFlows } from './flows.js';
 
 /** The keys of fixed names below a queue's base, and their types (wire contract, section 2). */
 const TYPES: Readonly<Record<string, string>> = {
@@ -22,6 +23,9 @@ const TYPES: Readonly<Record<string, string>> = {
   wake: 'list',
   ring: 'list',
   'flow:outbox': 'list',
+  'flow:poison': 'list',
+  'flow:held': 'zset',
+  'flow:landed': 'zset',
   paused: 'set',
   meta: 'hash',
   glimit: 'hash',
@@ -39,22 +43,22 @@ interface Overdue {
   readonly ago: string;
 }
 
-/** Looks into a queue. @throws EmqError when the connection is lost. */
-export async function checkQueue(node: PlainNode, keys: Keyspace): Promise<Finding[]> {
+/** Looks into a queue. @param signal ends a wait; then it rejects. @throws EmqError when the connection is lost. */
+export async function checkQueue(node: PlainNode, keys: Keyspace, signal: AbortSignal): Promise<Finding[]> {
   try {
-    return await look(node, keys);
+    return await look(node, keys, signal);
   } catch (error) {
     if (!isRefusal(error)) throw error;
     const { code, reason } = error;
     // the finding on the brand says where the queue lives
     if (code === 'MOVED') return [];
-    const rights = `grant +type +time +zcard +zcount +zrange +llen +hexists and %R~${keys.base}*`;
+    const rights = `grant +type +time +zcard +zcount +zrange +llen +lindex +hexists +hget and %R~${keys.base}*`;
     const mend = code === 'NOPERM' ? rights : 'see first to what the server says';
     return [warn('queue', `queue ${keys.queue} was not looked into: ${quoted(reason)}`, mend)];
   }
 }
 
-async function look(node: PlainNode, keys: Keyspace): Promise<Finding[]> {
+async function look(node: PlainNode, keys: Keyspace, signal: AbortSignal): Promise<Finding[]> {
   const names = Object.keys(TYPES);
   // all at once: they travel as one write
   const types = await Promise.all(names.map(async (name) => String(await node.ask('TYPE', `${keys.base}${name}`))));
@@ -78,23 +82,27 @@ async function look(node: PlainNode, keys: Keyspace): Promise<Finding[]> {
     const ago = Number.isFinite(late) ? `, the first ${duration(Math.max(0, Math.floor(late / 1000)))} ago` : '';
     return { count: Number(found), ago };
   };
-  const [pending, active, scheduled, dead, lanes, paused, lapsed, due] = await Promise.all([
+  const [pending, active, scheduled, dead, held, lanes, paused, lapsed, due, flows] = await Promise.all([
     count('pending', 'ZCARD'),
     count('active', 'ZCARD'),
     count('schedule', 'ZCARD'),
     count('dead', 'ZCARD'),
+    count('flow:held', 'ZCARD'),
     count('ring', 'LLEN'),
     count('meta', 'HEXISTS', 'paused'),
     overdue('active'),
     overdue('schedule'),
+    checkFlows(node, keys, { wrong, now, signal }),
   ]);
 
   const findings: Finding[] = [...wrong].map(([name, type]) => {
     const text = `${keys.base}${name} is a ${type} and must be a ${TYPES[name]}: every call that needs it is refused (WRONGTYPE)`;
     return bad('types', text, 'find out who wrote it, and RENAME it to a name outside the queue');
   });
+  const waiting =
+    held === 0 ? '' : `; ${held} flow parent${held === 1 ? ' waits for its' : 's wait for their'} children`;
   const ready = lanes === 0 ? '' : `; ${lanes} lane${lanes === 1 ? '' : 's'} with jobs to claim`;
-  const counts = `${pending} pending, ${active} active, ${scheduled} scheduled, ${dead} dead${ready}`;
+  const counts = `${pending} pending, ${active} active, ${scheduled} scheduled, ${dead} dead${waiting}${ready}`;
   findings.push(ok('queue', `queue ${keys.queue}: ${counts}`));
   if (paused > 0) findings.push(warn('paused', 'the queue is paused: no job is claimed', 'resume() when it is time'));
   if (lapsed.count > 0) {
@@ -105,7 +113,7 @@ async function look(node: PlainNode, keys: Keyspace): Promise<Finding[]> {
     const text = `${due.count} of ${scheduled} scheduled jobs are due${due.ago}: nobody promotes, or too seldom`;
     findings.push(warn('schedule', text, 'call promote() on a timer in one process at least'));
   }
-  return findings;
+  return [...findings, ...flows];
 }
 
 /** The server's clock in whole ms, as the scripts take it. */

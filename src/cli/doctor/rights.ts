@@ -156,10 +156,12 @@ async function innerCommands(node: PlainNode, keys: Keyspace): Promise<Needed[]>
     const info = infos[i];
     if (!Array.isArray(info)) return [];
     if (name === 'PUBLISH') return [keys.events, keys.cancel].map((channel): Needed => [name, channel, 'x']);
-    const [, arity, , firstKey] = info;
-    const args = Array.from({ length: Math.abs(Number(arity)) - 1 }, (_, at) =>
-      at + 1 === firstKey ? keys.pending : 'x',
-    );
+    const [, arity = 0, , first = 0, last = 0, step = 1] = info.map(Number);
+    // as few words as it takes, the keys where they belong
+    const words = Math.abs(arity) - 1;
+    const lastKey = last < 0 ? words + 1 + last : last;
+    const isKey = (at: number): boolean => first > 0 && at >= first && at <= lastKey && (at - first) % step === 0;
+    const args = Array.from({ length: words }, (_, i) => (isKey(i + 1) ? keys.pending : 'x'));
     return [[name, ...args]];
   });
 }

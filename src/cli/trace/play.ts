@@ -12,7 +12,7 @@ import { executorOf, loadFrame, type Frame, type Wire } from '../../wire/executo
 import { BRANDS, proveModule } from '../../wire/fence.js';
 import { Keyspace, NODE_VERSION_KEY } from '../../wire/keyspace.js';
 import { withClosing, type UndoLater } from '../closing.js';
-import { refuse } from '../exit.js';
+import { refuse, scrub } from '../exit.js';
 import { openNode, type PlainNode } from '../node.js';
 import { startPrivateNode } from '../private-node.js';
 import type { Terminal } from '../terminal.js';
@@ -74,7 +74,7 @@ export async function play(
   terminal: Terminal,
   onScene: (scene: Scene) => void,
 ): Promise<readonly Scene[]> {
-  const keys = new Keyspace(options.queue);
+  const keys = new Keyspace(scrub(options.queue));
   const paths = story();
   return withClosing(async (later) => {
     const stages = [

@@ -62,6 +62,24 @@ export class Ground {
     return this.look(key, 'string')?.value;
   }
 
+  /** As SET: what was there, of whatever type, is gone. */
+  set(key: Bytes, value: Bytes): void {
+    this.keys.set(key, { type: 'string', value, lapses: false });
+  }
+
+  /** As RENAME: what had the new name is gone; nothing for a key that is not there. */
+  rename(key: Bytes, to: Bytes): void {
+    const entry = this.keys.get(key);
+    if (entry === undefined) return;
+    this.keys.delete(key);
+    this.keys.set(to, entry);
+  }
+
+  /** The fields of a hash, none for a key that is not there. */
+  fields(key: Bytes): ReadonlyMap<Bytes, Bytes> {
+    return this.look(key, 'hash')?.fields ?? new Map<Bytes, Bytes>();
+  }
+
   hget(key: Bytes, field: Bytes): Bytes | undefined {
     return this.look(key, 'hash')?.fields.get(field);
   }

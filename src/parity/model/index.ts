@@ -5,6 +5,7 @@
  * `predict` fails loudly. Does not: talk to a server.
  */
 import type { Bytes, Keys } from '../keyspace-dump.js';
+import { flowRules } from './flows.js';
 import { Ground, Refused, type ModelReply } from './ground.js';
 import { operatorRules } from './operator.js';
 import { jobRules, type Rule } from './transitions.js';
@@ -33,7 +34,7 @@ export type Prediction =
   | { readonly ok: true; readonly reply: ModelReply; readonly keys: Keys }
   | { readonly ok: false; readonly refusal: string; readonly keys: Keys };
 
-const rules: Readonly<Record<string, Rule>> = { ...jobRules, ...workerRules, ...operatorRules };
+const rules: Readonly<Record<string, Rule>> = { ...jobRules, ...workerRules, ...operatorRules, ...flowRules };
 
 /** The transitions that the model knows, by their names on the wire. */
 export const modelled: readonly string[] = Object.keys(rules);

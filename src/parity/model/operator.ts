@@ -6,6 +6,7 @@
 import type { Bytes } from '../keyspace-dump.js';
 import type { Ground } from './ground.js';
 import { Refused } from './ground.js';
+import { dependencies, order, policyOf, tell } from './kin.js';
 import * as p from './procedures.js';
 import { at, baseOf, declared, type Rule } from './transitions.js';
 
@@ -54,22 +55,24 @@ const logs: Rule = (g, [row = '', key = ''], [first = '', last = '']) => {
   return lines.filter((_line, i) => i >= place(from) && i <= place(to));
 };
 
-/** Takes a job out of wherever it is. */
-function expel(g: Ground, b: Bytes, id: Bytes, reason: Bytes): void {
+/** Takes a job out of wherever it is; for a cancel its open children are to be cancelled too, for this reason. */
+function expel(g: Ground, b: Bytes, id: Bytes, error: Bytes, reason?: Bytes): void {
   const row = `${b}job:${id}`;
   const [active, dead] = [`${b}active`, `${b}dead`];
   if (g.hget(row, 'lock') !== undefined || g.exists(`${row}:lock`)) throw new Refused('EMQLOCK job is locked');
   const wasDead = g.zscore(dead, id) !== undefined;
   const wasActive = g.zscore(active, id) !== undefined;
   const group = g.hget(row, 'group');
-  for (const key of [`${b}pending`, active, `${b}schedule`, dead]) g.zrem(key, id);
+  for (const key of [`${b}pending`, active, `${b}schedule`, dead, `${b}flow:held`]) g.zrem(key, id);
   if (group !== undefined) {
     g.zrem(p.laneOf(b, group), id);
     if (wasActive) p.leave(g, b, group);
     p.ring(g, b, group);
     p.unring(g, b, group);
   }
-  if (!wasDead) p.tellParent(g, b, id, reason);
+  if (!wasDead) tell(g, b, 'fail', id, error);
+  if (policyOf(g.hget(row, 'parent_policy')) === 'fp') tell(g, b, 'gone', id, error);
+  if (reason !== undefined) order(g, b, id, reason);
   p.retire(g, row);
 }
 
@@ -88,7 +91,7 @@ const cancel: Rule = (g, [row = '', pending = '', active = '', schedule = '', de
   if (!g.exists(row)) return 'gone';
   if (g.zscore(active, id) !== undefined) return 'signalled';
   if (g.zscore(dead, id) !== undefined) return 'dead';
-  expel(g, b, id, `cancelled: ${reason}`);
+  expel(g, b, id, `cancelled: ${reason}`, reason);
   return 'removed';
 };
 
@@ -98,7 +101,13 @@ const reprocess: Rule = (g, [row = '', dead = '', pending = ''], [id = '', b = '
   if (g.zscore(dead, id) === undefined) throw new Refused('EMQSTATE not dead');
   g.zrem(dead, id);
   g.hdel(row, 'last_error', 'stalled');
-  g.hset(row, { state: 'pending', credit: p.digits(p.counter(g.hget(row, 'attempts'))) });
+  const credit = p.digits(p.counter(g.hget(row, 'attempts')));
+  if (dependencies(g, row) >= 1) {
+    g.hset(row, { state: 'awaiting_children', credit });
+    g.zadd(`${b}flow:held`, g.now, id);
+    return 2;
+  }
+  g.hset(row, { state: 'pending', credit });
   p.ready(g, b, id);
   return 1;
 };
@@ -134,6 +143,7 @@ const counts: Rule = (g, [b = ''], names) =>
   names
     .map((name): (() => number) => {
       if (['pending', 'active', 'schedule', 'dead'].includes(name)) return () => g.zrange(b + name).length;
+      if (name === 'awaiting_children') return () => g.zrange(`${b}flow:held`).length;
       if (name === 'completed' || name === 'failed') return () => p.counter(g.hget(`${b}metrics:${name}`, 'count'));
       throw new Refused('ERR unknown state');
     })

@@ -159,8 +159,8 @@ export function ready(g: Ground, b: Bytes, id: Bytes): void {
 
 /** RETIRE(row). */
 export function retire(g: Ground, row: Bytes): void {
-  for (const suffix of ['', ':logs', ':lock', ':dependencies', ':processed', ':unsuccessful', ':failed'])
-    g.del(row + suffix);
+  const subkeys = [':logs', ':lock', ':dependencies', ':children', ':processed', ':unsuccessful', ':failed'];
+  for (const suffix of ['', ...subkeys]) g.del(row + suffix);
 }
 
 /** So many more of a counted outcome. */
@@ -176,16 +176,6 @@ export function depart(g: Ground, b: Bytes, id: Bytes, place: Bytes, group: Byte
   if (place === `${b}active`) leave(g, b, group);
   ring(g, b, group);
   unring(g, b, group);
-}
-
-/** The death entry of a flow child on the outbox. */
-export function tellParent(g: Ground, b: Bytes, id: Bytes, reason: Bytes): void {
-  const row = `${b}job:${id}`;
-  const parent = g.hget(row, 'parent');
-  if (parent === undefined) return;
-  const queue = g.hget(row, 'parent_queue') ?? b.slice('emq:{'.length, -'}:'.length);
-  const policy = g.hget(row, 'parent_policy') === 'id' ? 'id' : 'fp';
-  g.push('tail', `${b}flow:outbox`, ['', 'fail', queue, parent, id, policy, reason].join('\0'));
 }
 
 /** Up to `limit` members with a score of at most NOW, earliest first. */

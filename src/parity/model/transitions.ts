@@ -7,6 +7,7 @@
 import type { Bytes } from '../keyspace-dump.js';
 import type { Ground } from './ground.js';
 import { Refused, type ModelReply } from './ground.js';
+import { bury, join, tell } from './kin.js';
 import * as p from './procedures.js';
 
 /** One call: the ground at NOW, keys and arguments in the order of the wire. */
@@ -25,10 +26,12 @@ export function declared(
   zsets: readonly Bytes[],
   rows: readonly Bytes[] = [],
   lists: readonly Bytes[] = [],
+  strings: readonly Bytes[] = [],
 ): void {
   for (const key of zsets) g.look(key, 'zset');
   for (const key of rows) g.look(key, 'hash');
   for (const key of lists) g.look(key, 'list');
+  for (const key of strings) g.look(key, 'string');
 }
 
 function runAt(g: Ground, mode: Bytes, ms: Bytes): number {
@@ -37,7 +40,7 @@ function runAt(g: Ground, mode: Bytes, ms: Bytes): number {
   return mode === 'in' ? g.now + n : n;
 }
 
-function admit(g: Ground, row: Bytes, state: Bytes, payload: Bytes, priority: Bytes, opts: Bytes): void {
+export function admit(g: Ground, row: Bytes, state: Bytes, payload: Bytes, priority: Bytes, opts: Bytes): void {
   g.hset(row, {
     state,
     attempts: '0',
@@ -111,41 +114,92 @@ const claimBatch: Rule = (g, [pending = '', active = '', b = ''], [lease = '', s
   return jobs;
 };
 
-const complete: Rule = (g, [active = '', row = ''], [id = '', given = '', b = '']) => {
-  declared(g, [active], [row]);
-  if (!g.exists(row)) return 0;
-  p.token(g, 'complete', row, given);
-  refuseFlow(g, row, 'complete', 'complete');
-  const group = g.hget(row, 'group');
-  const place = p.held(g, 'complete', b, id, group);
-  p.depart(g, b, id, place, group);
-  p.retire(g, row);
-  p.count(g, b, 'completed');
-  return 1;
-};
+/** The keys of a settle that belong to the parent, and how its layout finds the parent. */
+interface Kin {
+  readonly parent: Bytes;
+  /** Undefined for a parent in this queue. */
+  readonly queue: Bytes | undefined;
+  /** The parent's keys as they have to be. */
+  readonly keys: readonly Bytes[];
+}
 
-const fail: Rule = (g, [active = '', set = '', dead = '', row = ''], args) => {
-  const [id = '', given = '', delay = '', max = '', error = '', b = ''] = args;
-  const later = g.now + p.anyInteger('delay', delay);
-  const cap = p.positive('max', max);
-  declared(g, [active, set, dead], [row]);
-  if (!g.exists(row)) throw new Refused('EMQSTALE job gone');
-  const attempts = p.token(g, 'retry', row, given);
-  refuseFlow(g, row, 'retry', 'fail');
-  const group = g.hget(row, 'group');
-  const place = p.held(g, 'retry', b, id, group);
-  p.depart(g, b, id, place, group);
-  g.hset(row, { last_error: error });
-  if (attempts >= cap) {
+/** The layout is that of this row's own parent, or the call is refused. */
+function checkKin(g: Ground, row: Bytes, keys: readonly Bytes[], verb: string, kin: Kin): void {
+  const named = g.hget(row, 'parent') === kin.parent && g.hget(row, 'parent_queue') === kin.queue;
+  const inPlace = keys.length === kin.keys.length && keys.every((key, i) => key === kin.keys[i]);
+  if (!named || !inPlace) throw new Refused(`EMQSTATE ${verb} flow keys`);
+}
+
+const completeAs =
+  (child: boolean): Rule =>
+  (g, keys, args) => {
+    const [active = '', row = '', ...own] = keys;
+    const [id = '', given = '', b = '', parent = '', result = '', marker, queue] = args;
+    const elsewhere = marker === 'xq';
+    const [dependencies = '', processed = '', parentRow = ''] = own;
+    if (!child) declared(g, [active], [row]);
+    else if (elsewhere) declared(g, [active], [row], [at(own, 0)]);
+    else declared(g, [active], [row, processed, parentRow], [], [dependencies]);
+    if (!g.exists(row)) return 0;
+    p.token(g, 'complete', row, given);
+    if (!child) refuseFlow(g, row, 'complete', 'complete');
+    else {
+      const of = `${b}job:${parent}`;
+      const kins = elsewhere ? [`${b}flow:outbox`] : [`${of}:dependencies`, `${of}:processed`, of];
+      checkKin(g, row, own, 'complete', {
+        parent,
+        queue: elsewhere ? queue : undefined,
+        keys: kins,
+      });
+    }
+    const group = g.hget(row, 'group');
+    const place = p.held(g, 'complete', b, id, group);
+    p.depart(g, b, id, place, group);
+    if (child && elsewhere) g.push('tail', `${b}flow:outbox`, [queue, parent, id, result].join('\0'));
+    else if (child) join(g, b, id, parent, result);
+    p.retire(g, row);
+    p.count(g, b, 'completed');
+    return 1;
+  };
+
+const failAs =
+  (child: boolean): Rule =>
+  (g, keys, args) => {
+    const [active = '', set = '', dead = '', row = '', ...own] = keys;
+    const [id = '', given = '', delay = '', max = '', error = '', b = '', marker = '', ...kin] = args;
+    const later = g.now + p.anyInteger('delay', delay);
+    const cap = p.positive('max', max);
+    const elsewhere = marker.startsWith('xq:');
+    const policy = marker.slice('xq:'.length);
+    const [queue, parent = ''] = elsewhere ? kin : [undefined, ...kin];
+    const [failed = '', unsuccessful = '', dependencies = '', parentRow = ''] = own;
+    if (!child) declared(g, [active, set, dead], [row]);
+    else if (elsewhere) declared(g, [active, set, dead], [row], [at(own, 0)]);
+    else declared(g, [active, set, dead], [row, failed, unsuccessful, parentRow], [], [dependencies]);
+    if (!g.exists(row)) throw new Refused('EMQSTALE job gone');
+    const attempts = p.token(g, 'retry', row, given);
+    if (!child) refuseFlow(g, row, 'retry', 'fail');
+    else {
+      const of = `${b}job:${parent}`;
+      const kins = elsewhere ? [`${b}flow:outbox`] : [`${of}:failed`, `${of}:unsuccessful`, `${of}:dependencies`, of];
+      checkKin(g, row, own, 'retry', { parent, queue, keys: kins });
+    }
+    const group = g.hget(row, 'group');
+    const place = p.held(g, 'retry', b, id, group);
+    p.depart(g, b, id, place, group);
+    g.hset(row, { last_error: error });
+    if (attempts < cap) {
+      g.hset(row, { state: 'scheduled' });
+      p.put(g, b, id, later);
+      return 'scheduled';
+    }
     g.hset(row, { state: 'dead' });
     g.zadd(dead, g.now, id);
     p.count(g, b, 'failed');
+    if (child && elsewhere) tell(g, b, 'fail', id, error, policy);
+    else if (child) bury(g, b, { child: id, parent, policy, error });
     return 'dead';
-  }
-  g.hset(row, { state: 'scheduled' });
-  p.put(g, b, id, later);
-  return 'scheduled';
-};
+  };
 
 /** A row with `parent` and no flow keys: each executor says so in its own words. */
 function refuseFlow(g: Ground, row: Bytes, scripts: string, natives: string): void {
@@ -251,7 +305,7 @@ const stalledCheck: Rule = (g, [active = '', pending = '', dead = ''], [b = '', 
       g.hset(row, { state: 'dead', last_error: 'stalled' });
       g.zadd(dead, g.now, id);
       if (group !== undefined) p.ring(g, b, group);
-      p.tellParent(g, b, id, 'stalled');
+      tell(g, b, 'fail', id, 'stalled');
       died.push(id);
     } else {
       p.ready(g, b, id);
@@ -273,8 +327,10 @@ export const jobRules: Readonly<Record<string, Rule>> = {
   schedule,
   claim,
   claim_batch: claimBatch,
-  complete,
-  fail,
+  complete: completeAs(false),
+  complete_child: completeAs(true),
+  fail: failAs(false),
+  fail_child: failAs(true),
   delay,
   extend,
   extend_many: extendMany,

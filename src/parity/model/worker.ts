@@ -5,6 +5,7 @@
  */
 import type { Bytes } from '../keyspace-dump.js';
 import { Ground, integer, Refused, type ModelReply } from './ground.js';
+import { tell } from './kin.js';
 import * as p from './procedures.js';
 import { at, declared, type Rule } from './transitions.js';
 
@@ -172,7 +173,7 @@ const quarantine: Rule = (g, keys, [limit = '']) => {
   for (const [id, { why }] of found.jobs) {
     g.zadd(dead, g.now, id);
     if (why === 'row is not a hash') continue;
-    p.tellParent(g, b, id, `unreadable: ${why}`);
+    tell(g, b, 'fail', id, `unreadable: ${why}`);
     g.hset(`${b}job:${id}`, { state: 'dead', last_error: `unreadable: ${why}` });
   }
   p.count(g, b, 'failed', found.jobs.size);
@@ -186,7 +187,9 @@ const agenda: Rule = (g, [schedule = '', b = '']) => {
   const first = g.zrange(schedule)[0];
   const largest = 2 ** 52;
   const wait = first === undefined ? null : Math.max(-largest, Math.min(largest, Math.ceil(first[1] - g.now)));
-  return [wait, g.hget(`${b}meta`, 'recovery') ?? null];
+  const outbox = g.keys.get(`${b}flow:outbox`);
+  const letters = outbox === undefined ? 0 : outbox.type === 'list' ? outbox.items.length : null;
+  return [wait, g.hget(`${b}meta`, 'recovery') ?? null, letters];
 };
 
 const recovery: Rule = (g, [meta = ''], [leg = '', mode = '']) => {

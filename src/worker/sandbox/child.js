@@ -29,7 +29,7 @@ loading.catch(() => {});
 /** @type {{ run: number, controller: AbortController } | undefined} */
 let current;
 let asks = 0;
-/** @type {Map<number, { resolve: () => void, reject: (error: Error) => void }>} */
+/** @type {Map<number, { resolve: (value: any) => void, reject: (error: Error) => void }>} */
 const asking = new Map();
 
 if (parentPort) parentPort.on('message', receive);
@@ -71,7 +71,7 @@ function receive(message) {
       const { resolve, reject } = asking.get(message.ask) ?? {};
       asking.delete(message.ask);
       if (message.error) reject?.(unpack(message.error));
-      else resolve?.();
+      else resolve?.(message.value);
       break;
     }
     case 'end':
@@ -164,14 +164,20 @@ function payloadOf(id, bytes, decode) {
 
 /** @param {number} run @param {AbortSignal} signal @returns {JobContext} */
 function contextOf(run, signal) {
-  /** @type {(what: Asked) => (value: unknown) => Promise<void>} */
+  /** @type {(what: Asked) => (value?: unknown) => Promise<any>} */
   const asker = (what) => (value) =>
     new Promise((resolve, reject) => {
       const ask = (asks += 1);
       send({ emq: 'ask', run, ask, what, value });
       asking.set(ask, { resolve, reject });
     });
-  return { signal, progress: asker('progress'), log: asker('log'), extend: asker('extend') };
+  return {
+    signal,
+    progress: asker('progress'),
+    log: asker('log'),
+    extend: asker('extend'),
+    children: asker('children'),
+  };
 }
 
 /** Never throws, whatever was thrown. @param {unknown} thrown @returns {PackedError} */

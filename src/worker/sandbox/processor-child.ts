@@ -16,10 +16,11 @@ import { packError, packJob, unpackError, type Asked, type FromChild } from './p
 const KILL_MS = 1000;
 
 /** What a job's context does for a child. */
-const ASKED: Readonly<Record<Asked, (context: JobContext, value: unknown) => Promise<void>>> = {
+const ASKED: Readonly<Record<Asked, (context: JobContext, value: unknown) => Promise<unknown>>> = {
   progress: (context, value) => context.progress(value as string),
   log: (context, value) => context.log(value as string),
   extend: (context, value) => context.extend(value as number),
+  children: (context) => context.children(),
 };
 
 interface Run {
@@ -153,14 +154,14 @@ export class ProcessorChild {
   }
 
   async #answer({ run, ask, what, value }: FromChild & { emq: 'ask' }): Promise<void> {
-    let error;
+    let answer, error;
     try {
       if (this.#run?.run !== run) throw new Error(`the job has ended: ${what} comes too late`);
-      await ASKED[what](this.#run.context, value);
+      answer = await ASKED[what](this.#run.context, value);
     } catch (cause) {
       error = packError(cause);
     }
-    this.#channel.send({ emq: 'answer', ask, error });
+    this.#channel.send({ emq: 'answer', ask, value: answer, error });
   }
 
   #death(how: string): Error {

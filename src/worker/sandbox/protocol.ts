@@ -33,7 +33,7 @@ export type ToChild =
   | { readonly emq: 'run'; readonly run: number; readonly job: PackedJob }
   | { readonly emq: 'abort'; readonly run: number; readonly reason: PackedError }
   /** The answer to `ask`. */
-  | { readonly emq: 'answer'; readonly ask: number; readonly error?: PackedError | undefined }
+  | { readonly emq: 'answer'; readonly ask: number; readonly value?: unknown; readonly error?: PackedError | undefined }
   /** Nothing more will come: end in good order. */
   | { readonly emq: 'end' };
 

@@ -5,7 +5,9 @@
  * Invariants: a transition of the table that has no entry here fails those suites.
  * Does not: send anything.
  */
+import { flowCases } from './flows.js';
 import { jobCases } from './jobs.js';
+import { kinCases } from './kin.js';
 import { operatorCases } from './operator.js';
 import type { Cases } from './scene.js';
 import { workerCases } from './worker.js';
@@ -13,4 +15,10 @@ import { workerCases } from './worker.js';
 export type { Cases, KeyType, Names, OwnRefusal, Situation } from './scene.js';
 
 /** By the name on the wire. */
-export const cases: Readonly<Record<string, Cases>> = { ...jobCases, ...workerCases, ...operatorCases };
+export const cases: Readonly<Record<string, Cases>> = {
+  ...jobCases,
+  ...workerCases,
+  ...operatorCases,
+  ...kinCases,
+  ...flowCases,
+};

@@ -214,13 +214,17 @@ const completeCall: Settle['call'] = (n, token) => ({
 
 const complete: Cases = {
   numbers: [],
-  situations: (n) =>
-    settleSituations(n, completeCall, { 'metrics:completed': 'hash' }, [[`${n.b}metrics:completed`, 'count']]).map(
-      (s) => ({
-        ...s,
-        untyped: subkeys(n),
-      }),
+  situations: (n) => [
+    ...settleSituations(n, completeCall, { 'metrics:completed': 'hash' }, [[`${n.b}metrics:completed`, 'count']]).map(
+      (s) => ({ ...s, untyped: subkeys(n) }),
     ),
+    {
+      name: 'a job with all that may hang on it',
+      setup: [...active(n), ...subkeys(n).map((key) => cmd('HSET', key, n.other, ''))],
+      ...completeCall(n, '1'),
+      touches: touch(n, { active: 'zset', [`job:${n.id}`]: 'hash', 'metrics:completed': 'hash' }),
+    },
+  ],
   refusals: (n) =>
     settleRefusals(n, {
       verb: 'complete',

@@ -12,6 +12,7 @@ import {
   active,
   scheduled,
   dead,
+  held,
   laneKey,
   lane,
   laneTouches,
@@ -88,11 +89,26 @@ const remove: Cases = {
       active: 'zset',
       schedule: 'zset',
       dead: 'zset',
+      'flow:held': 'zset',
       'de:d': 'string',
     });
     const untyped = subkeys(n).filter((key) => !key.endsWith(':lock'));
     return [
       { name: 'a job that waits', setup: pending(n), ...removeCall(n), touches: own, untyped },
+      {
+        name: 'a flow parent',
+        setup: held(n, { [n.other]: '' }, { id: n.id }),
+        ...removeCall(n),
+        touches: own,
+        untyped,
+      },
+      {
+        name: 'a dead flow child',
+        setup: dead(n, { parent: 'JOB0KHTOWnGLuA' }),
+        ...removeCall(n),
+        touches: { ...own, [`${n.b}flow:outbox`]: 'list' },
+        untyped,
+      },
       {
         name: 'an active job of a lane',
         setup: [...active(n, { group: n.group }), ...lane(n)],
@@ -129,11 +145,26 @@ const cancelCall = (n: Names): { keys: Bytes[]; args: Bytes[] } => ({
 const cancel: Cases = {
   numbers: [],
   situations: (n) => {
-    const own = touch(n, { [`job:${n.id}`]: 'hash', pending: 'zset', active: 'zset', schedule: 'zset', dead: 'zset' });
-    const untyped = subkeys(n).filter((key) => !key.endsWith(':lock'));
+    const own = touch(n, {
+      [`job:${n.id}`]: 'hash',
+      pending: 'zset',
+      active: 'zset',
+      schedule: 'zset',
+      dead: 'zset',
+      'flow:held': 'zset',
+    });
+    const children = { [`${n.b}job:${n.id}:children`]: 'hash' as const };
+    const untyped = subkeys(n).filter((key) => !/:(lock|children)$/.test(key));
     const inLane = [row(n, n.id, { group: n.group }), cmd('ZADD', laneKey(n), '0', n.id), ...lane(n)];
     return [
-      { name: 'a job that waits', setup: pending(n), ...cancelCall(n), touches: own, untyped },
+      { name: 'a job that waits', setup: pending(n), ...cancelCall(n), touches: { ...own, ...children }, untyped },
+      {
+        name: 'a flow parent',
+        setup: held(n, { [n.other]: '' }, { id: n.id }),
+        ...cancelCall(n),
+        touches: { ...own, ...children, [`${n.b}flow:outbox`]: 'list' },
+        untyped: [...untyped, `${n.b}flow:cancel:${n.id}`],
+      },
       {
         name: 'a job that waits in its lane',
         setup: [...inLane, cmd('HSET', `${n.b}glimit`, n.group, '2')],
@@ -171,10 +202,27 @@ const reprocessCall = (n: Names): { keys: Bytes[]; args: Bytes[] } => ({
 const reprocess: Cases = {
   numbers: [],
   situations: (n) => {
-    const own = touch(n, { [`job:${n.id}`]: 'hash', dead: 'zset', pending: 'zset', wake: 'list' });
+    const count = `${n.b}job:${n.id}:dependencies`;
+    const places = touch(n, { [`job:${n.id}`]: 'hash', dead: 'zset', pending: 'zset', 'flow:held': 'zset' });
+    const own = { ...places, [count]: 'string' as const, [`${n.b}wake`]: 'list' as const };
     const claims = [`${n.b}job:${n.id}`, 'attempts'] as const;
     return [
-      { name: 'a dead job', setup: dead(n), ...reprocessCall(n), touches: own, counters: [claims] },
+      {
+        name: 'a dead job',
+        setup: dead(n),
+        ...reprocessCall(n),
+        touches: own,
+        counters: [claims],
+        strings: [count],
+      },
+      {
+        name: 'a dead flow parent',
+        setup: [...dead(n), cmd('SET', count, '2')],
+        ...reprocessCall(n),
+        touches: { ...places, [count]: 'string' },
+        counters: [claims],
+        strings: [count],
+      },
       {
         name: 'a dead job of a lane',
         setup: [...dead(n, { group: n.group }), ...lane(n), cmd('HSET', `${n.b}glimit`, n.group, '2')],
@@ -213,7 +261,7 @@ const browse: Cases = {
     [1, 'limit', 'positive'],
   ],
   situations: (n) =>
-    ['pending', 'active', 'schedule', 'dead'].map((set) => ({
+    ['pending', 'active', 'schedule', 'dead', 'flow:held'].map((set) => ({
       name: set,
       setup: [put(n, set, '1', n.id)],
       keys: [n.b + set],
@@ -238,12 +286,13 @@ const counts: Cases = {
       name: 'all of them',
       setup: pending(n),
       keys: [n.b],
-      args: ['pending', 'active', 'schedule', 'dead', 'completed', 'failed'],
+      args: ['pending', 'active', 'schedule', 'dead', 'awaiting_children', 'completed', 'failed'],
       touches: touch(n, {
         pending: 'zset',
         active: 'zset',
         schedule: 'zset',
         dead: 'zset',
+        'flow:held': 'zset',
         'metrics:completed': 'hash',
         'metrics:failed': 'hash',
       }),

@@ -26,6 +26,8 @@ export interface Situation {
   readonly untyped?: readonly Bytes[];
   /** Counters that are read: key, field, and the argument that must hold the same text for the counter to be reached. */
   readonly counters?: readonly (readonly [Bytes, Bytes, number?])[];
+  /** Counters that are a key of their own. */
+  readonly strings?: readonly Bytes[];
 }
 
 /** A refusal of the transition itself. */
@@ -72,6 +74,27 @@ export const dead = (n: Names, f: Fields = {}): RawCommand[] => [
   put(n, 'dead', '5', n.id),
 ];
 
+interface HeldOptions {
+  /** Default `JOB0KHTOWnGLuA`. */
+  readonly id?: Bytes;
+  /** `:dependencies`; default as many as are listed. */
+  readonly count?: Bytes;
+  /** Default: all have landed. */
+  readonly landing?: Bytes;
+  readonly fields?: Fields;
+}
+
+/** A flow parent that waits for these children: id -> their queue, with a `+` before it for one that has not landed. */
+export function held(n: Names, children: Fields, options: HeldOptions = {}): RawCommand[] {
+  const { id = 'JOB0KHTOWnGLuA', count = String(Object.keys(children).length || 1), landing, fields = {} } = options;
+  return [
+    row(n, id, { state: 'awaiting_children', attempts: '0', ...fields, ...(landing === undefined ? {} : { landing }) }),
+    put(n, 'flow:held', '5', id),
+    cmd('SET', `${n.b}job:${id}:dependencies`, count),
+    ...Object.entries(children).map((child) => cmd('HSET', `${n.b}job:${id}:children`, ...child)),
+  ];
+}
+
 export const laneKey = (n: Names): Bytes => `${n.b}g:${n.group}:pending`;
 /** The lane of the group has a slot in use, another job waits in it, and its limit is reached: it will ring. */
 export const lane = (n: Names): RawCommand[] => [
@@ -98,4 +121,23 @@ export const touch = (n: Names, names: Readonly<Record<Bytes, KeyType>>): Record
   Object.fromEntries(Object.entries(names).map(([name, type]) => [n.b + name, type]));
 
 export const subkeys = (n: Names): Bytes[] =>
-  [':logs', ':lock', ':dependencies', ':processed', ':unsuccessful', ':failed'].map((end) => `${n.b}job:${n.id}${end}`);
+  [':logs', ':lock', ':dependencies', ':children', ':processed', ':unsuccessful', ':failed'].map(
+    (end) => `${n.b}job:${n.id}${end}`,
+  );
+
+// ---- flows -----------------------------------------------------------------------------------------------------------
+
+/** The parent of the situations, and one more job of a flow. */
+export const ROOT = 'JOB0KHTOWnGLuA';
+export const NODE = 'JOB0KHTOWnGLuB';
+
+/** Keys of a job, by their ends. */
+export const ofRow = (n: Names, id: Bytes, ends: Readonly<Record<Bytes, KeyType>>): Record<Bytes, KeyType> =>
+  touch(n, Object.fromEntries(Object.entries(ends).map(([end, type]) => [`job:${id}${end}`, type])));
+
+/** What a parent keeps of its children. */
+export const books = (n: Names, id: Bytes): Record<Bytes, KeyType> =>
+  ofRow(n, id, { '': 'hash', ':children': 'hash', ':processed': 'hash', ':unsuccessful': 'hash', ':failed': 'hash' });
+
+/** The key of a parent's count. */
+export const count = (n: Names, id: Bytes): Bytes => `${n.b}job:${id}:dependencies`;

@@ -218,6 +218,8 @@ const agenda: Cases = {
       keys: [`${n.b}schedule`, n.b],
       args: [],
       touches: touch(n, { schedule: 'zset', meta: 'hash' }),
+      // a broken outbox keeps the rest from nobody
+      untyped: [`${n.b}flow:outbox`],
     },
   ],
   refusals: () => [],

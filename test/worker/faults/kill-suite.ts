@@ -56,7 +56,15 @@ export function killSuite(wire: Wire, program: () => WorkerProgram, kills: numbe
     }
     await until(JOBS);
 
-    expect(await queue.counts()).toEqual({ pending: 0, active: 0, scheduled: 0, dead: 0, completed: JOBS, failed: 0 });
+    expect(await queue.counts()).toEqual({
+      pending: 0,
+      active: 0,
+      scheduled: 0,
+      dead: 0,
+      awaiting_children: 0,
+      completed: JOBS,
+      failed: 0,
+    });
     expect(await node.admin.keys(`${queue.keys.base}job:*`)).toEqual([]);
     await Promise.all(workers.map((worker) => worker.kill()));
     const told = story(folder.path);

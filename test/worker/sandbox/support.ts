@@ -75,6 +75,10 @@ export function context(own: Partial<JobContext> = {}): TestContext {
     progress: note('progress'),
     log: note('log'),
     extend: note('extend'),
+    children: async () => {
+      asked.push(['children', undefined]);
+      return { values: new Map(), ignored: new Map(), failures: new Map() };
+    },
     ...own,
   };
 }

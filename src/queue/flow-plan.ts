@@ -1,0 +1,179 @@
+/**
+ * A flow before the wire: checked, its ids minted, its payloads encoded.
+ *
+ * Invariants: everything that can be judged here is: children, depth, repeated ids, options, payloads; a plan can be added
+ * any number of times and means the same flow each time.
+ * Does not: judge what only the server can know (kind, whether an id is taken), or send anything.
+ */
+import { mint } from '../ids/mint.js';
+import { inputError, show } from '../wire/errors.js';
+import { checkId, Keyspace } from '../wire/keyspace.js';
+import type { PolicyToken } from '../wire/flow-transitions.js';
+import { ADMISSION, type Admission, type Admitted, type EnqueueOptions } from './admission.js';
+import { givenList, known } from './input.js';
+import { Jobs } from './jobs.js';
+
+/**
+ * What becomes of the parent when this child is dead (all tries failed, stalled too often, or removed):
+ * - `fail` (default): the parent is dead too, and so on upwards.
+ * - `ignore`: the parent does not wait for it; it is in `ignoredFailures`.
+ * - `remove`: the parent does not wait for it, and there is no trace of it.
+ * - `continue`: the parent waits for nobody any more; it is in `ignoredFailures`, and the other children are cancelled.
+ */
+export type OnFailure = 'fail' | 'ignore' | 'remove' | 'continue';
+
+/** A child, which may have children itself. */
+export interface FlowChild extends EnqueueOptions {
+  /** Of the queue's payloads. Given a `Jobs` or `Queue` as `queue`, its codec, schema and limit are those that count. */
+  readonly payload: unknown;
+  /** Its queue, or that queue's name; a queue that is only named takes JSON. Default: the queue of its parent. */
+  readonly queue?: string | Jobs | undefined;
+  /** Default `fail`. */
+  readonly onFailure?: OnFailure | undefined;
+  readonly children?: readonly FlowChild[] | undefined;
+}
+
+/** A parent that runs when its children are done. */
+export interface Flow<Input = unknown> extends EnqueueOptions {
+  readonly payload: Input | Uint8Array;
+  /** One at least. */
+  readonly children: readonly FlowChild[];
+}
+
+/** One job of a planned flow. */
+export interface PlannedJob extends Admitted {
+  readonly id: string;
+  /** The id is not the caller's. */
+  readonly minted: boolean;
+  readonly queue: string;
+  readonly policy: PolicyToken;
+  readonly children: readonly PlannedJob[];
+}
+
+/** A flow with all its ids, that can be added, and added again if that was cut short. */
+export class PreparedFlow {
+  readonly root: PlannedJob;
+  /** How many jobs. */
+  readonly size: number;
+  /** Of all payloads and opts. */
+  readonly bytes: number;
+  /** All jobs are in one queue. */
+  readonly oneQueue: boolean;
+
+  /** @internal `flows.prepare` makes them. */
+  constructor(root: PlannedJob) {
+    const jobs = all(root);
+    this.root = root;
+    this.size = jobs.length;
+    this.bytes = jobs.reduce((sum, { payload, opts }) => sum + payload.length + (opts?.length ?? 0), 0);
+    this.oneQueue = jobs.every(({ queue }) => queue === root.queue);
+  }
+
+  get id(): string {
+    return this.root.id;
+  }
+
+  get queue(): string {
+    return this.root.queue;
+  }
+
+  /** The same flow with new ids in the place of those that were minted. @internal */
+  reminted(): PreparedFlow {
+    const again = (job: PlannedJob): PlannedJob => ({
+      ...job,
+      id: job.minted ? mint() : job.id,
+      children: job.children.map(again),
+    });
+    return new PreparedFlow(again(this.root));
+  }
+}
+
+/** All jobs, each behind its parent. */
+export function all(job: PlannedJob): PlannedJob[] {
+  return [job, ...job.children.flatMap(all)];
+}
+
+/** How many levels a flow may have, the root's included. */
+export const DEEPEST = 8;
+const POLICY_OF: Readonly<Record<OnFailure, PolicyToken>> = { fail: 'fp', ignore: 'id', remove: 'rd', continue: 'cp' };
+const ROOT = [...ADMISSION, 'payload', 'children'] as const;
+const CHILD = [...ROOT, 'queue', 'onFailure'] as const;
+
+/** @throws EmqError `EMQ_INPUT` that says what is wrong with which job. */
+export async function plan<T, Input>(
+  queue: string,
+  admission: Admission<T, Input>,
+  flow: Flow<Input>,
+  trace: Readonly<Record<string, string>> = {},
+): Promise<PreparedFlow> {
+  known('a flow', flow, ROOT);
+  if (givenList('children', flow.children).length === 0) {
+    throw inputError('a flow needs at least one child: enqueue a job that waits for nobody');
+  }
+  const check = new Check();
+  check.look(flow, 1, 'the flow');
+  const named = new Map<string, Jobs>();
+  const jobsOf = (name: string): Jobs => {
+    const found = named.get(name) ?? new Jobs(NOWHERE, name);
+    named.set(name, found);
+    return found;
+  };
+
+  const child = async (spec: FlowChild, above: string | Jobs): Promise<PlannedJob> => {
+    // before anything is waited for: ids are in the order in which the children are given
+    const own = identity(spec);
+    const where = spec.queue ?? above;
+    const jobs = typeof where === 'string' ? jobsOf(where) : where;
+    const admitted = await jobs.admission.of(spec.payload, spec, trace);
+    const children = await Promise.all((spec.children ?? []).map((one) => child(one, where)));
+    return {
+      ...admitted,
+      ...own,
+      queue: jobs.queue,
+      policy: POLICY_OF[spec.onFailure ?? 'fail'],
+      children,
+    };
+  };
+  const own = identity(flow);
+  const admitted = await admission.of(flow.payload, flow, trace);
+  const children = await Promise.all(flow.children.map((one) => child(one, queue)));
+  return new PreparedFlow({ ...admitted, ...own, queue, policy: 'fp', children });
+}
+
+function identity({ id }: EnqueueOptions): Pick<PlannedJob, 'id' | 'minted'> {
+  return id === undefined ? { id: mint(), minted: true } : { id, minted: false };
+}
+
+/** The shape of a flow, judged before any payload is encoded. */
+class Check {
+  readonly #ids = new Set<string>();
+
+  look(job: FlowChild, depth: number, what: string): void {
+    if (depth > DEEPEST) throw inputError(`a flow may have ${DEEPEST} levels, the root's included; ${what} is deeper`);
+    if (depth > 1) known(what, job, CHILD);
+    const { id, queue, onFailure, children = [] } = job;
+    if (id !== undefined) {
+      checkId(id);
+      if (this.#ids.has(id))
+        throw inputError(`${id} comes twice in the flow (${what}): give each job an id of its own`);
+      this.#ids.add(id);
+    }
+    if (typeof queue === 'string') new Keyspace(queue);
+    else if (queue !== undefined && !(queue instanceof Jobs)) {
+      throw inputError(`the queue of ${what} must be a name, a Jobs or a Queue, got ${show(queue)}`);
+    }
+    if (onFailure !== undefined && !Object.hasOwn(POLICY_OF, onFailure)) {
+      const words = Object.keys(POLICY_OF).join(', ');
+      throw inputError(`onFailure of ${what} must be one of ${words}, got ${show(onFailure)}`);
+    }
+    for (const [i, child] of givenList(`the children of ${what}`, children).entries()) {
+      this.look(child, depth + 1, depth === 1 ? `child ${i}` : `${what}.${i}`);
+    }
+  }
+}
+
+/** For queues that only encode. */
+const NOWHERE = {
+  run: () => Promise.reject(inputError('this queue only encodes payloads')),
+  runAll: () => Promise.reject(inputError('this queue only encodes payloads')),
+};

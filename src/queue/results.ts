@@ -1,0 +1,34 @@
+/**
+ * What a flow child gives its parent, as bytes and back.
+ *
+ * Invariants: bytes travel as they are; no result is recorded as the child's own id, which no JSON text can be; everything
+ * else is JSON. Does not: know a queue's codec, which is for payloads: children of one parent may be of many queues.
+ */
+import type { Arg } from '../wire/call.js';
+import { inputError, show } from '../wire/errors.js';
+import { asBuffer } from './input.js';
+
+/** @throws EmqError `EMQ_INPUT` for a value that has no JSON form (a cycle, a bigint). */
+export function encodeResult(child: string, value: unknown): Arg {
+  if (value instanceof Uint8Array) return asBuffer(value);
+  let text: string | undefined;
+  try {
+    text = JSON.stringify(value);
+  } catch (cause) {
+    const why = cause instanceof Error ? cause.message : show(cause);
+    throw inputError(`the result of ${child} has no JSON form for its parent: ${why}; give bytes or plain data`);
+  }
+  // undefined and functions
+  return text ?? child;
+}
+
+/** The value that was given; undefined for none, the bytes themselves where they are no JSON text. */
+export function decodeResult(child: string, bytes: Buffer): unknown {
+  const text = bytes.toString('utf8');
+  if (text === child) return undefined;
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    return bytes;
+  }
+}
