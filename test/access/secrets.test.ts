@@ -173,10 +173,10 @@ describe.each(EXECUTORS)('in a cluster, %s', (_executor, wire) => {
 
   it('a queue that is not branded needs SET, on a key that it has the right to', async () => {
     await stage.raw.del('emq:{a}:version');
-    await grant(rules);
+    await grant(rules.filter((rule) => rule !== '+set'));
     const connector = await connect();
     await stage.refused('NOPERM', () => new Jobs(connector, 'a').enqueue(1));
-    await grant([...rules, '+set']);
+    await grant(rules);
     await oneJob(connector);
     expect(await stage.raw.get('emq:{a}:version')).toBe(`echomq:${wire}.0.0`);
     await connector.close();

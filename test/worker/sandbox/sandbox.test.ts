@@ -92,7 +92,7 @@ describe.each(KINDS)('a processor in a %s', (kind) => {
   it('may ask all that a handler may', async () => {
     const asker = context();
     const names = await work().run(job({ do: 'asks' }), asker);
-    expect(names).toEqual(['extend', 'log', 'progress', 'signal']);
+    expect(names).toEqual(['children', 'extend', 'log', 'progress', 'signal']);
     expect(asker.asked).toEqual([
       ['progress', 50],
       ['progress', 'half'],
