@@ -3,12 +3,8 @@
 -- KEYS 1 pending, active, schedule, dead or flow:held   ARGV 1 offset, 2 limit
 -- Reply the ids. Refuses ERR offset, ERR limit. Cost O(log N + limit).
 
--- @include lib/number
+-- @include lib/page
 
-local offset, err = anyint('offset', ARGV[1])
+local first, last, err = page(ARGV[1], ARGV[2])
 if err then return err end
-if offset < 0 then return redis.error_reply('ERR offset must not be negative') end
-local limit
-limit, err = positive('limit', ARGV[2])
-if err then return err end
-return redis.call('ZRANGE', KEYS[1], digits(offset), digits(offset + limit - 1), 'REV')
+return redis.call('ZRANGE', KEYS[1], first, last, 'REV')

@@ -3,15 +3,11 @@
 -- KEYS 1 flow:outbox, 2 the base emq:{q}:   ARGV 1 offset, 2 limit
 -- Reply [edition, [letter ...]]; the edition is for flow_ack. Refuses ERR offset, ERR limit. Cost O(offset + limit).
 
--- @include lib/number
+-- @include lib/page
 
-local offset, err = anyint('offset', ARGV[1])
-if err then return err end
-if offset < 0 then return redis.error_reply('ERR offset must not be negative') end
-local limit
-limit, err = positive('limit', ARGV[2])
+local first, last, err = page(ARGV[1], ARGV[2])
 if err then return err end
 local edition
 edition, err = stored('letters', redis.call('HGET', KEYS[2] .. 'meta', 'letters'))
 if err then return err end
-return { edition, redis.call('LRANGE', KEYS[1], digits(offset), digits(offset + limit - 1)) }
+return { edition, redis.call('LRANGE', KEYS[1], first, last) }

@@ -59,12 +59,15 @@ interface Unfinished {
 export class Landing {
   readonly #runner: QueueRunner;
   readonly #flow: PreparedFlow;
+  readonly #sentBefore: boolean;
   /** Nothing of it was there before. */
   #fresh = true;
 
-  constructor(runner: QueueRunner, flow: PreparedFlow) {
+  /** @param sentBefore some of the ids may have been on the wire before, in an add that was cut short. */
+  constructor(runner: QueueRunner, flow: PreparedFlow, sentBefore = true) {
     this.#runner = runner;
     this.#flow = flow;
+    this.#sentBefore = sentBefore;
   }
 
   /** @throws EmqError: what has landed before stays. */
@@ -74,6 +77,10 @@ export class Landing {
       // Not made again when its reply is lost: all of the flow may have been done meanwhile.
       const word = await this.#runner.run(root.queue, transitions.enqueueFlow, wholeInput(this.#flow));
       if (word !== 'partial') return word;
+    }
+    if (this.#sentBefore && (await this.#runner.run(root.queue, transitions.state, { id: root.id })) === 'absent') {
+      // Marks of an add that was cut short, whose flow has been done all the same, must not keep this one's children out.
+      await this.#clear(root);
     }
     const landed = await this.#parent(root);
     if (!this.#fresh) await this.#clear(root);

@@ -14,7 +14,7 @@ import { Admission, type JobsOptions } from './admission.js';
 import type { Runs } from './child.js';
 import { Courier, type DeliveryReport } from './flow-delivery.js';
 import { Landing, landsWhole, portions, wholeInput } from './flow-landing.js';
-import { plan, PreparedFlow, type Flow, type PlannedJob } from './flow-plan.js';
+import { all, plan, PreparedFlow, type Flow, type PlannedJob } from './flow-plan.js';
 import { childrenValues, entries, errorsOf } from './flow-reads.js';
 import { given, givenList, known, positive } from './input.js';
 import { Jobs, type Wire } from './jobs.js';
@@ -192,7 +192,8 @@ export class Flows<T = unknown, Input = T> {
   async #add({ flow, fresh }: Planned): Promise<AddedFlow> {
     let prepared = flow;
     for (let tries = 1; ; tries++) {
-      const outcome = await new Landing(this.#runner, prepared).land();
+      const own = all(prepared.root).some(({ minted }) => !minted);
+      const outcome = await new Landing(this.#runner, prepared, own || !fresh).land();
       // an id that was minted just now and is taken means nothing to the caller: mint again (wire contract, section 1)
       const again = outcome === 'duplicate' && fresh && prepared.root.minted && tries < MINT_TRIES;
       if (!again) return { ...ids(prepared.root), outcome };

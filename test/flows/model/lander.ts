@@ -58,16 +58,18 @@ export async function landSlowly(wire: Wire, flow: PreparedFlow, draw: Rng): Pro
       if (told === 'gone') throw new EmqError('EMQSTATE', 'EMQSTATE flow parent gone');
     }
   };
+
   /** A child that lands while others are not yet listed might be the last that the parent waits for. */
   const tooSoon = async (job: PlannedJob): Promise<void> => {
     const child = job.children.find(({ queue, children }) => queue === job.queue && children.length === 0);
     if (child === undefined || !draw.chance(20)) return;
     try {
-      if (
-        (await runner.run(job.queue, transitions.flowLand, { parent: job.id, queue: null, children: [child] })) ===
-        'gone'
-      )
-        return;
+      const made = await runner.run(job.queue, transitions.flowLand, {
+        parent: job.id,
+        queue: null,
+        children: [child],
+      });
+      if (made === 'gone') return;
     } catch (error) {
       if (error instanceof EmqError && error.reason === 'EMQSTATE flow children not listed') return;
       throw error;

@@ -4,8 +4,10 @@
  * A play is a list of seeds, one a step; fast-check leaves steps out of a play that failed until none can be spared, and prints
  * what is left. `EMQ_SEED` repeats a run. Does not: choose how much is played (model.test.ts, model.ci.test.ts).
  *
- * One thing that these plays would call wrong is as documented (docs/wire.md, Letters): a death letter that is delivered a
- * second time, after its parent was brought back, kills the parent again. The model does the same, so it is no difference.
+ * Three things are as docs/wire.md has them, and not called wrong. A death letter that is delivered a second time, after its
+ * parent was brought back, kills the parent again: the model does the same. One process at a time adds a flow: the next
+ * starts when the one before has ended or is dead. And a flow whose root has gone is not added again while there is still
+ * something of its first life (play.ts).
  */
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -23,8 +25,8 @@ export interface Amount {
   readonly timeoutMs: number;
 }
 
-/** In so many plays all of this happens. */
-const ENOUGH = 15;
+/** In so many plays all of this happens; fewer need not come upon everything. */
+const ENOUGH = 100;
 const MUST_SEE = [
   ...['complete_child 1', 'fail_child "dead"', 'fail_child "scheduled"', 'reprocess 2', 'remove 1', 'cancel "removed"'],
   ...['enqueue_flow 0', 'enqueue_flow 1', 'flow_list 0', 'flow_land 0', 'flow_land 1', 'flow_landed 0', 'flow_clear 1'],
@@ -82,8 +84,7 @@ export function flowSuite({ plays, steps, timeoutMs }: Amount): void {
         await fc.assert(property, { seed, numRuns: plays, ...limits });
 
         expect(played).toBe(plays);
-        // fewer plays, by hand, need not come upon everything
-        if (plays >= ENOUGH) expect([...seen]).toEqual(expect.arrayContaining(MUST_SEE));
+        if (plays >= ENOUGH) expect(MUST_SEE.filter((what) => !seen.has(what))).toEqual([]);
       },
       timeoutMs,
     );
