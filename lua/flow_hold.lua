@@ -37,7 +37,7 @@ if child and not elsewhere then
 end
 if redis.call('HLEN', row) > 0 then
   if child then
-    err = select(2, kinship(row, parent, parent_queue))
+    err = select(2, kinship(row, parent, parent_queue, was_here))
     if err then return err end
   end
   local fields = redis.call('HMGET', row, 'landing')

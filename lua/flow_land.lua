@@ -51,7 +51,7 @@ for i = 3, #ARGV, size do
   if wanted and not seen[id] then
     seen[id] = true
     local there
-    there, err = kinship(row, parent, parent_queue)
+    there, err = kinship(row, parent, parent_queue, false)
     if err then return err end
     if not there then fresh[#fresh + 1] = { row = row, id = id, words = { unpack(ARGV, i + 1, i + 4) } } end
     marks[#marks + 1] = id

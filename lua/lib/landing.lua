@@ -24,12 +24,15 @@ local function taken()
   return redis.error_reply('EMQSTATE flow child exists')
 end
 
--- kinship(row, parent, parent_queue) -> whether the row is there, which is then that parent's child's; or nil and the
--- refusal. parent_queue is empty for a parent in this queue.
-local function kinship(row, parent, parent_queue)
+-- kinship(row, parent, parent_queue, known) -> whether the row is there, which is then that parent's child's; or nil
+-- and the refusal. parent_queue is empty for a parent in this queue. A dead child that is not marked (`known`) is of an
+-- earlier life of its flow: nobody would hear of it again.
+local function kinship(row, parent, parent_queue, known)
   if redis.call('HLEN', row) == 0 then return false end
-  local link = redis.call('HMGET', row, 'parent', 'parent_queue')
-  if link[1] == parent and (link[2] or '') == parent_queue then return true end
+  local fields = redis.call('HMGET', row, 'parent', 'parent_queue', 'state')
+  if fields[1] == parent and (fields[2] or '') == parent_queue and (known or fields[3] ~= 'dead') then
+    return true
+  end
   return nil, taken()
 end
 

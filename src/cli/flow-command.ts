@@ -26,7 +26,7 @@ interface FlowOptions {
 
 const EXAMPLES = `
 The id is that of any job: of a flow's root for all of it, of another for what is below it, or with --up for all of it.
-Children come by kind, the open ones first, then by id.
+Children come by kind, the open ones first, then by id. Without --watch it ends with 0 whatever the state.
 
 Examples:
   emq flow JOB0KHTOWnGLuC --queue mail --url valkey://127.0.0.1:6379
@@ -102,7 +102,8 @@ async function show(node: PlainNode, asked: Asked, terminal: Terminal): Promise<
 }
 
 function noJob({ where }: PlainNode, { id, queue }: Asked): CliError {
-  const why = 'it has completed or was removed, or it is in another queue (--queue) or on another node (--url)';
+  const why =
+    'it has completed or was removed, it has not landed yet (ask for its root), or it is in another queue (--queue) or on another node (--url)';
   return new CliError(EXIT.notInOrder, 'EMQSTATE', `queue ${queue} on ${where} has no job ${id}: ${why}`);
 }
 

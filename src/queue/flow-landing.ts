@@ -54,6 +54,8 @@ export function wholeInput(flow: PreparedFlow): Parameters<typeof transitions.en
 interface Unfinished {
   readonly job: PlannedJob;
   left: number;
+  /** A child has died that lets it go on without the others. */
+  letGo: boolean;
 }
 
 export class Landing {
@@ -103,13 +105,14 @@ export class Landing {
     }
     if (left !== 0) throw differs(job);
     const children = word === 'held' ? job.children : await this.#unlanded(job);
-    const landing = { job, left: children.length };
+    const landing = { job, left: children.length, letGo: false };
     await this.#leaves(
       landing,
       children.filter((child) => child.children.length === 0),
     );
     for (const child of children) {
       if (child.children.length === 0) continue;
+      if (landing.letGo) break;
       await this.#parent(child, {
         parent: job.id,
         queue: child.queue === job.queue ? null : job.queue,
@@ -140,14 +143,14 @@ export class Landing {
     const { job } = landing;
     for (const [queue, list] of groupBy(leaves, (leaf) => leaf.queue)) {
       for (const children of portions(list, LAND_STEP, STEP_BYTES, sizeOf)) {
+        if (landing.letGo) return;
         const here = queue === job.queue;
         const input = { parent: job.id, queue: here ? null : job.queue, children };
         const { answer, again } = await this.#sure(() => this.#runner.run(queue, transitions.flowLand, input));
-        // made again, it may have been the last step of a flow that has been done since
-        if (answer === 'gone' && !again) throw gone(job);
         const ids = children.map(({ id }) => id);
         if (!here) await this.#tell(landing, queue, ids);
-        else this.#landed(landing, ids.length, answer === 'gone');
+        // made again, it may have been the last step of a flow that has been done since
+        else this.#landed(landing, answer === 'gone' && !again ? 0 : ids.length, answer === 'gone');
       }
     }
   }
@@ -157,13 +160,19 @@ export class Landing {
     const { job } = landing;
     const told = await this.#runner.run(job.queue, transitions.flowLanded, { id: job.id, children });
     await this.#runner.run(queue, transitions.flowClear, { children });
-    this.#landed(landing, children.length, told === 'gone');
+    const early = told === 0 && landing.left > children.length && mayBeLetGo(job);
+    this.#landed(landing, children.length, told === 'gone' || early);
+    if (!landing.letGo) return;
+    const reason = `its flow parent ${job.id} no longer waits for it`;
+    await Promise.all(children.map((id) => this.#runner.run(queue, transitions.cancel, { id, reason })));
   }
 
-  /** A parent that is gone may have run, but not while children of it had still to land. */
+  /** A parent that is gone may have run, but not while children of it had still to land: unless one let it go on. */
   #landed(landing: Unfinished, count: number, parentGone: boolean): void {
     landing.left -= count;
-    if (parentGone && landing.left > 0) throw gone(landing.job);
+    if (!parentGone || landing.left <= 0) return;
+    if (!mayBeLetGo(landing.job)) throw gone(landing.job);
+    landing.letGo = true;
   }
 
   /** Marks that somebody has left who landed children and was cut off before their parents were told. */
@@ -216,6 +225,10 @@ export function portions<T>(items: readonly T[], most: number, mostBytes: number
     bytes += size;
   }
   return portion.length === 0 ? found : [...found, portion];
+}
+
+function mayBeLetGo({ children }: PlannedJob): boolean {
+  return children.some(({ policy }) => policy === 'cp');
 }
 
 function gone(job: PlannedJob): EmqError {

@@ -6,12 +6,12 @@
  * Does not: judge what only the server can know (kind, whether an id is taken), or send anything.
  */
 import { mint } from '../ids/mint.js';
-import { inputError, show } from '../wire/errors.js';
+import { EmqError, inputError, show } from '../wire/errors.js';
 import { checkId, Keyspace } from '../wire/keyspace.js';
 import type { PolicyToken } from '../wire/flow-transitions.js';
 import { ADMISSION, type Admission, type Admitted, type EnqueueOptions } from './admission.js';
 import { givenList, known } from './input.js';
-import { Jobs } from './jobs.js';
+import { Jobs, type Wire } from './jobs.js';
 
 /**
  * What becomes of the parent when this child is dead (all tries failed, stalled too often, or removed):
@@ -93,6 +93,20 @@ export function all(job: PlannedJob): PlannedJob[] {
   return [job, ...job.children.flatMap(all)];
 }
 
+/** Where a flow's parents are, and what judges their payloads. */
+export interface FlowHome<T, Input> {
+  readonly queue: string;
+  readonly admission: Admission<T, Input>;
+  readonly wire: Wire;
+}
+
+/** Where a job of a flow goes, and what judges its payload. */
+interface Place {
+  readonly queue: string;
+  readonly admission: { of(payload: unknown, ...rest: Rest): Promise<Admitted> };
+}
+type Rest = [EnqueueOptions, Readonly<Record<string, string>>?];
+
 /** How many levels a flow may have, the root's included. */
 export const DEEPEST = 8;
 const POLICY_OF: Readonly<Record<OnFailure, PolicyToken>> = { fail: 'fp', ignore: 'id', remove: 'rd', continue: 'cp' };
@@ -101,43 +115,53 @@ const CHILD = [...ROOT, 'queue', 'onFailure'] as const;
 
 /** @throws EmqError `EMQ_INPUT` that says what is wrong with which job. */
 export async function plan<T, Input>(
-  queue: string,
-  admission: Admission<T, Input>,
+  home: FlowHome<T, Input>,
   flow: Flow<Input>,
   trace: Readonly<Record<string, string>> = {},
 ): Promise<PreparedFlow> {
+  const { queue, admission } = home;
   known('a flow', flow, ROOT);
   if (givenList('children', flow.children).length === 0) {
     throw inputError('a flow needs at least one child: enqueue a job that waits for nobody');
   }
-  const check = new Check();
+  const check = new Check(home.wire);
   check.look(flow, 1, 'the flow');
-  const named = new Map<string, Jobs>();
-  const jobsOf = (name: string): Jobs => {
+  // a child without a queue of its own, or with that one's name, is judged as its payloads are
+  const named = new Map<string, Place>([[queue, home]]);
+  const placeOf = (name: string): Place => {
     const found = named.get(name) ?? new Jobs(NOWHERE, name);
     named.set(name, found);
     return found;
   };
 
-  const child = async (spec: FlowChild, above: string | Jobs): Promise<PlannedJob> => {
+  const child = async (spec: FlowChild, above: Place, what: string): Promise<PlannedJob> => {
     // before anything is waited for: ids are in the order in which the children are given
     const own = identity(spec);
-    const where = spec.queue ?? above;
-    const jobs = typeof where === 'string' ? jobsOf(where) : where;
-    const admitted = await jobs.admission.of(spec.payload, spec, trace);
-    const children = await Promise.all((spec.children ?? []).map((one) => child(one, where)));
+    const place = spec.queue === undefined ? above : typeof spec.queue === 'string' ? placeOf(spec.queue) : spec.queue;
+    const admitted = await naming(what, place.admission.of(spec.payload, spec, trace));
+    const children = await Promise.all((spec.children ?? []).map((one, i) => child(one, place, `${what}.${i}`)));
     return {
       ...admitted,
       ...own,
-      queue: jobs.queue,
+      queue: place.queue,
       policy: POLICY_OF[spec.onFailure ?? 'fail'],
       children,
     };
   };
   const own = identity(flow);
   const admitted = await admission.of(flow.payload, flow, trace);
-  const children = await Promise.all(flow.children.map((one) => child(one, queue)));
+  const children = await Promise.all(flow.children.map((one, i) => child(one, home, `child ${i}`)));
   return new PreparedFlow({ ...admitted, ...own, queue, policy: 'fp', children });
+}
+
+/** Says which job a refusal is of. */
+export async function naming<R>(what: string, admitting: Promise<R>): Promise<R> {
+  try {
+    return await admitting;
+  } catch (error) {
+    if (error instanceof EmqError && error.code === 'EMQ_INPUT') throw inputError(`${what}: ${error.reason}`);
+    throw error;
+  }
 }
 
 function identity({ id }: EnqueueOptions): Pick<PlannedJob, 'id' | 'minted'> {
@@ -146,7 +170,12 @@ function identity({ id }: EnqueueOptions): Pick<PlannedJob, 'id' | 'minted'> {
 
 /** The shape of a flow, judged before any payload is encoded. */
 class Check {
+  readonly #wire: Wire;
   readonly #ids = new Set<string>();
+
+  constructor(wire: Wire) {
+    this.#wire = wire;
+  }
 
   look(job: FlowChild, depth: number, what: string): void {
     if (depth > DEEPEST) throw inputError(`a flow may have ${DEEPEST} levels, the root's included; ${what} is deeper`);
@@ -160,7 +189,13 @@ class Check {
     }
     if (typeof queue === 'string') new Keyspace(queue);
     else if (queue !== undefined && !(queue instanceof Jobs)) {
-      throw inputError(`the queue of ${what} must be a name, a Jobs or a Queue, got ${show(queue)}`);
+      throw inputError(
+        `the queue of ${what} must be a name, a Jobs or a Queue (of a NamedQueue its .queue), got ${show(queue)}`,
+      );
+    } else if (queue !== undefined && queue.wire !== this.#wire) {
+      throw inputError(
+        `queue ${queue.queue} of ${what} is on another connector: a flow lands on one; make the queue there, or give its name`,
+      );
     }
     if (onFailure !== undefined && !Object.hasOwn(POLICY_OF, onFailure)) {
       const words = Object.keys(POLICY_OF).join(', ');

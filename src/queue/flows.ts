@@ -14,7 +14,7 @@ import { Admission, type JobsOptions } from './admission.js';
 import type { Runs } from './child.js';
 import { Courier, type DeliveryReport } from './flow-delivery.js';
 import { Landing, landsWhole, portions, wholeInput } from './flow-landing.js';
-import { all, plan, PreparedFlow, type Flow, type PlannedJob } from './flow-plan.js';
+import { all, DEEPEST, naming, plan, PreparedFlow, type Flow, type FlowHome, type PlannedJob } from './flow-plan.js';
 import { childrenValues, entries, errorsOf } from './flow-reads.js';
 import { given, givenList, known, positive } from './input.js';
 import { Jobs, type Wire } from './jobs.js';
@@ -67,7 +67,7 @@ export class Flows<T = unknown, Input = T> {
   readonly queue: string;
   readonly #runner: QueueRunner;
   readonly #runs: Runs;
-  readonly #admission: Admission<T, Input>;
+  readonly #home: FlowHome<T, Input>;
 
   /**
    * @param queue the queue of the parents, whose codec, schema and limit are then used; or its name, with options.
@@ -77,8 +77,20 @@ export class Flows<T = unknown, Input = T> {
     if (queue instanceof Jobs && Object.keys(given('options', options)).length > 0) {
       throw inputError('a queue brings its codec, schema and limit: give Flows its name, or no options');
     }
-    this.#admission = queue instanceof Jobs ? queue.admission : new Admission(options);
+    if (queue instanceof Jobs && queue.wire !== wire) {
+      throw inputError(`queue ${queue.queue} is on another connector: give Flows the queue's own`);
+    }
+    if (typeof queue !== 'string' && !(queue instanceof Jobs)) {
+      throw inputError(
+        `the queue of Flows must be a name, a Jobs or a Queue (of a NamedQueue its .queue), got ${show(queue)}`,
+      );
+    }
     this.queue = queue instanceof Jobs ? queue.queue : new Keyspace(queue).queue;
+    this.#home = {
+      queue: this.queue,
+      admission: queue instanceof Jobs ? queue.admission : new Admission(options),
+      wire,
+    };
     this.#runner = new QueueRunner(wire);
     this.#runs = this.#runner.on(this.queue);
   }
@@ -89,7 +101,7 @@ export class Flows<T = unknown, Input = T> {
    * @throws EmqError `EMQ_INPUT` that says what is wrong with which job.
    */
   async prepare(flow: Flow<Input>): Promise<PreparedFlow> {
-    return plan(this.queue, this.#admission, flow);
+    return plan(this.#home, flow);
   }
 
   /**
@@ -102,7 +114,7 @@ export class Flows<T = unknown, Input = T> {
   async add(flow: Flow<Input> | PreparedFlow): Promise<AddedFlow> {
     if (flow instanceof PreparedFlow) return this.#add({ flow: this.#mine(flow), fresh: false });
     return this.#producing(1, async (trace) => {
-      return this.#add({ flow: await plan(this.queue, this.#admission, flow, trace), fresh: true });
+      return this.#add({ flow: await plan(this.#home, flow, trace), fresh: true });
     });
   }
 
@@ -115,9 +127,11 @@ export class Flows<T = unknown, Input = T> {
     const { length } = givenList('flows', flows);
     return this.#producing(length, async (trace) => {
       const planned = await Promise.all(
-        flows.map(async (flow): Promise<Planned> => {
+        // a hole in the list is a flow that is not there
+        Array.from(flows).map(async (flow, i): Promise<Planned> => {
           if (flow instanceof PreparedFlow) return { flow: this.#mine(flow), fresh: false };
-          return { flow: await plan(this.queue, this.#admission, flow, trace), fresh: true };
+          const planned = await naming(`flow ${i}`, plan(this.#home, flow, trace));
+          return { flow: planned, fresh: true };
         }),
       );
       const results = new Map<Planned, AddedFlowOfMany>();
@@ -177,6 +191,30 @@ export class Flows<T = unknown, Input = T> {
   }
 
   /**
+   * Brings a dead flow back: the job, if it is dead, and of the children that it waits for those that are dead, and so on
+   * downwards; all are tried as often as new ones. Gives what was brought back, from the top. Calling it again goes on where
+   * it was cut short. @throws EmqError
+   */
+  async reprocess(parentId: string): Promise<{ readonly id: string; readonly queue: string }[]> {
+    const brought: { id: string; queue: string }[] = [];
+    let level = [{ id: checkId(parentId), queue: this.queue }];
+    for (let depth = 0; level.length > 0 && depth < DEEPEST; depth++) {
+      const below: typeof level = [];
+      for (const portion of portions(level, BULK, Infinity, () => 0)) {
+        const dead = await Promise.all(portion.map(({ id, queue }) => bringBack(this.#runner.on(queue), id)));
+        brought.push(...portion.filter((_job, i) => dead[i]));
+      }
+      for (const { id, queue } of level) {
+        for await (const [child, bytes] of entries(this.#runner.on(queue), id, 'children')) {
+          below.push({ id: child, queue: bytes.toString('utf8').replace(/^\+/, '') || queue });
+        }
+      }
+      level = below;
+    }
+    return brought;
+  }
+
+  /**
    * Takes letters of this queue's jobs to parents, one pass of up to 1000. Consumers do this at every beat, and right after
    * they have left one; it is for queues that nobody consumes, and for tests. Never rejects: errors are in the report.
    */
@@ -193,11 +231,19 @@ export class Flows<T = unknown, Input = T> {
     let prepared = flow;
     for (let tries = 1; ; tries++) {
       const own = all(prepared.root).some(({ minted }) => !minted);
-      const outcome = await new Landing(this.#runner, prepared, own || !fresh).land();
+      const outcome = await this.#land(prepared, own || !fresh);
       // an id that was minted just now and is taken means nothing to the caller: mint again (wire contract, section 1)
       const again = outcome === 'duplicate' && fresh && prepared.root.minted && tries < MINT_TRIES;
       if (!again) return { ...ids(prepared.root), outcome };
       prepared = prepared.reminted();
+    }
+  }
+
+  async #land(flow: PreparedFlow, sentBefore: boolean): Promise<AddedFlow['outcome']> {
+    try {
+      return await new Landing(this.#runner, flow, sentBefore).land();
+    } catch (error) {
+      throw error instanceof EmqError ? error.during(`adding flow ${flow.id} on queue ${flow.queue}`) : error;
     }
   }
 
@@ -232,6 +278,17 @@ export class Flows<T = unknown, Input = T> {
     const traced = telemetry();
     if (traced === undefined) return run({});
     return traced.producing({ queue: this.queue, operation: 'addFlows', count }, run);
+  }
+}
+
+/** Whether the job was dead, and is not now. */
+async function bringBack(runs: Runs, id: string): Promise<boolean> {
+  try {
+    return (await runs.run(transitions.reprocess, { id })) !== 'gone';
+  } catch (error) {
+    // it waits, runs, or is done
+    if (error instanceof EmqError && error.code === 'EMQSTATE') return false;
+    throw error;
   }
 }
 

@@ -8,9 +8,12 @@ import type { Arg } from '../wire/call.js';
 import { inputError, show } from '../wire/errors.js';
 import { asBuffer } from './input.js';
 
-/** @throws EmqError `EMQ_INPUT` for a value that has no JSON form (a cycle, a bigint). */
+/** The most bytes of a result: as many as a payload may have unless that is set otherwise. */
+const MOST_BYTES = 1_048_576;
+
+/** @throws EmqError `EMQ_INPUT` for a value that has no JSON form (a cycle, a bigint), and for one of over 1 MiB. */
 export function encodeResult(child: string, value: unknown): Arg {
-  if (value instanceof Uint8Array) return asBuffer(value);
+  if (value instanceof Uint8Array) return measured(child, asBuffer(value));
   let text: string | undefined;
   try {
     text = JSON.stringify(value);
@@ -19,7 +22,14 @@ export function encodeResult(child: string, value: unknown): Arg {
     throw inputError(`the result of ${child} has no JSON form for its parent: ${why}; give bytes or plain data`);
   }
   // undefined and functions
-  return text ?? child;
+  return text === undefined ? child : measured(child, Buffer.from(text));
+}
+
+function measured(child: string, bytes: Buffer): Buffer {
+  if (bytes.length <= MOST_BYTES) return bytes;
+  throw inputError(
+    `the result of ${child} has ${bytes.length} bytes, the limit is ${MOST_BYTES}: store it elsewhere and give its parent where it is`,
+  );
 }
 
 /** The value that was given; undefined for none, the bytes themselves where they are no JSON text. */

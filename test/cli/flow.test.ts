@@ -257,11 +257,13 @@ test('--watch on a terminal: one picture, drawn in place and cut to its height, 
   const command = `stty rows 6 cols 40; exec "${process.execPath}" "${join(ROOT, 'dist', 'cli', 'main.js')}" flow ${id(1)} --watch --queue mail`;
   // the two kinds of script(1) take their words in another order
   const words = process.platform === 'darwin' ? ['/dev/null', 'sh', '-c', command] : ['-ec', command, '/dev/null'];
-  const child = spawn('script', ['-q', ...words], { env: { ...process.env, EMQ_URL: server.url, TERM: 'xterm' } });
+  // without CI: colours are left out there
+  const env = { ...process.env, EMQ_URL: server.url, TERM: 'xterm', CI: undefined };
+  const child = spawn('script', ['-q', ...words], { env });
   onTestFinished(() => void child.kill());
   let text = '';
   child.stdout.setEncoding('utf8').on('data', (more: string) => (text += more));
-  await expect.poll(() => text).toContain('... and 3 more lines');
+  await expect.poll(() => text, { timeout: 15_000 }).toContain('... and 3 more lines');
   const before = screenOf(text);
   expect(before.slice(1)).toEqual([
     `${id(1)}  awaiting_children, 5 of 5 open`,
@@ -272,7 +274,7 @@ test('--watch on a terminal: one picture, drawn in place and cut to its height, 
   ]);
   expect(before[0]).toMatch(/^queue mail on 127/);
   await mail.claim(LEASE);
-  await expect.poll(() => screenOf(text)[2]).toBe(`├─ ${id(2)}  active, 1 attempt`);
+  await expect.poll(() => screenOf(text)[2], { timeout: 15_000 }).toBe(`├─ ${id(2)}  active, 1 attempt`);
   expect(screenOf(text).length).toBe(before.length);
   expect(text).toContain('\x1b[?7l');
   expect(text).toContain('\x1b[36mactive\x1b[39m');

@@ -74,8 +74,8 @@ describe.each(EXECUTORS)('reads on %s', (_executor, wire) => {
     const b = scene.name('b');
     const flow = await scene.flows.prepare({ payload: 1, children: [{ payload: 2 }, { payload: 3, queue: b }] });
     const [here, there] = flow.root.children.map(({ id }) => id) as [string, string];
-    // hold, land here, and no more
-    await expect(new Flows(new DyingWire(stage.connector, 2, 'before'), scene.queue).add(flow)).rejects.toThrow();
+    // looked for, cleared of marks, held, landed here, and no more
+    await expect(new Flows(new DyingWire(stage.connector, 4, 'before'), scene.queue).add(flow)).rejects.toThrow();
     const { dependencies, counts } = await everything(scene.flows, flow.id);
     expect(sorted(dependencies.open)).toEqual(
       sorted([

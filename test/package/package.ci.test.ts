@@ -98,6 +98,7 @@ describe('the tarball', () => {
       'LICENSE',
       'README.md',
       'docs/connecting.md',
+      'docs/flows.md',
       'docs/image.md',
       'docs/vectors.json',
       'docs/wire.md',

@@ -43,8 +43,7 @@ function levels(depth: number, last: Partial<FlowChild> = {}): Flow {
 }
 
 /** Refused by all that take a flow, with nothing sent. */
-async function refuses(flow: Flow, text: RegExp): Promise<void> {
-  const wire = new Counting();
+async function refuses(flow: Flow, text: RegExp, wire = new Counting()): Promise<void> {
   const flows = new Flows(wire, QUEUE);
   const good: Flow = { payload: 1, children: [leaf] };
   for (const act of [
@@ -161,7 +160,7 @@ describe('a flow is refused, with nothing sent', () => {
     ['a b', /queue name "a b" must be/],
     ['a{b}', /queue name/],
     ['x'.repeat(129), /queue name/],
-    [7, /the queue of child 0 must be a name, a Jobs or a Queue, got 7/],
+    [7, /the queue of child 0 must be a name, a Jobs or a Queue \(of a NamedQueue its \.queue\), got 7/],
     [null, /the queue of child 0 must be/],
     [{ queue: 'like one' }, /the queue of child 0 must be/],
   ])('with a child in queue %j', (queue, text) => refuses(odd({ payload: 1, children: [{ ...leaf, queue }] }), text));
@@ -208,9 +207,9 @@ describe('the queue of a job judges its payload', () => {
     ['its codec', { payload: 'text', queue: raw }, /bytes codec/],
     ['its schema, inherited', { payload: { n: 1 }, queue: numbered, children: [{ payload: {} }] }, /schema at n/],
     ['the limit of all', { payload: 'x'.repeat(1_048_576) }, /1048578 bytes, the limit is 1048576/],
-  ])('by %s', (_by, child, text) => refuses({ payload: 1, children: [child] }, text));
+  ])('by %s', (_by, child, text) => refuses({ payload: 1, children: [child] }, text, wire));
 
-  it('and the root by what the flows were given, which its children inherit only from a Jobs', async () => {
+  it('and the root by what the flows were given, which its children inherit', async () => {
     const flows = new Flows<Numbered>(wire, QUEUE, { schema, maxPayloadBytes: 20 });
     await expect(flows.add({ payload: {} as Numbered, children: [leaf] })).rejects.toThrow(/schema at n/);
     await expect(flows.prepare({ payload: Buffer.alloc(21), children: [leaf] })).rejects.toThrow(/limit is 20/);
@@ -218,12 +217,20 @@ describe('the queue of a job judges its payload', () => {
     const children = [
       { payload: { n: 5 }, queue: numbered as Jobs },
       { payload: Buffer.from([0, 255]), queue: raw as Jobs },
-      { payload: 'any' },
+      { payload: { n: 7 } },
+      { payload: { n: 8 }, queue: QUEUE },
+      { payload: 'any', queue: 'named' },
     ];
     const { root } = await flows.prepare({ payload: { n: 1 }, children });
     expect(root.payload.toString()).toBe('{"n":2}');
-    expect(root.children.map(({ payload }) => payload.toString('latin1'))).toEqual(['{"n":6}', '\0\xff', '"any"']);
-    expect(root.children.map(({ queue }) => queue)).toEqual(['numbered', 'raw', QUEUE]);
+    expect(root.children.map(({ payload }) => payload.toString('latin1'))).toEqual([
+      '{"n":6}',
+      '\0\xff',
+      '{"n":8}',
+      '{"n":9}',
+      '"any"',
+    ]);
+    expect(root.children.map(({ queue }) => queue)).toEqual(['numbered', 'raw', QUEUE, QUEUE, 'named']);
   });
 });
 

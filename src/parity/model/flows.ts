@@ -114,7 +114,8 @@ const flowHold: Rule = (g, [row = ''], [b = '', id = '', payload = '', priority 
     if (where !== '+') return ['unwanted', 0, 0];
   }
   if (g.exists(row)) {
-    if (parent !== '' && !isChildOf(g, row, parent, queue)) throw new Refused('EMQSTATE flow child exists');
+    const old = g.hget(row, 'state') === 'dead' && !isMarked(g, b, id);
+    if (parent !== '' && (old || !isChildOf(g, row, parent, queue))) throw new Refused('EMQSTATE flow child exists');
     return ['exists', unlisted(g, row), p.counter(g.hget(row, 'landing'))];
   }
   if (parent !== '' && isMarked(g, b, id)) return ['landed', 0, 0];
@@ -154,8 +155,8 @@ const flowLand: Rule = (g, [pending = '', wake = '', b = ''], [parent = '', queu
   const rowOf = (id: Bytes): Bytes => `${b}job:${id}`;
   const wanted = jobs.filter(([id = '']) => (here ? g.hget(`${parentRow}:children`, id) === '+' : !isMarked(g, b, id)));
   for (const [id = ''] of wanted) {
-    const stranger = g.look(rowOf(id), 'hash') !== undefined && !isChildOf(g, rowOf(id), parent, queue);
-    if (stranger) throw new Refused('EMQSTATE flow child exists');
+    const stranger = !isChildOf(g, rowOf(id), parent, queue) || g.hget(rowOf(id), 'state') === 'dead';
+    if (g.look(rowOf(id), 'hash') !== undefined && stranger) throw new Refused('EMQSTATE flow child exists');
   }
   let made = 0;
   for (const [id = '', payload = '', priority = '', opts = '', policy = ''] of wanted) {

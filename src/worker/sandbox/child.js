@@ -176,8 +176,18 @@ function contextOf(run, signal) {
     progress: asker('progress'),
     log: asker('log'),
     extend: asker('extend'),
-    children: asker('children'),
+    children: async () => buffersIn(await asker('children')()),
   };
+}
+
+/** Bytes cross as plain arrays of bytes. @param {import('../../queue/flow-reads.js').Children} children */
+function buffersIn(children) {
+  for (const [id, value] of children.values) {
+    if (value instanceof Uint8Array) {
+      children.values.set(id, Buffer.from(value.buffer, value.byteOffset, value.byteLength));
+    }
+  }
+  return children;
 }
 
 /** Never throws, whatever was thrown. @param {unknown} thrown @returns {PackedError} */

@@ -149,7 +149,8 @@ function flowHold(queue: Queue, args: readonly string[]): Answer {
   }
   const there = queue.jobs.get(id);
   if (there !== undefined) {
-    if (isChild && (there.link?.parent !== parent || there.link.queue !== elsewhere)) {
+    const old = there.state === 'dead' && !queue.landed.has(id);
+    if (isChild && (old || there.link?.parent !== parent || there.link.queue !== elsewhere)) {
       return refuse('EMQSTATE flow child exists');
     }
     return ['exists', Math.max(0, (there.open ?? 0) - there.children.size), there.landing ?? 0];
@@ -190,7 +191,8 @@ function flowLand(queue: Queue, args: readonly string[]): Answer {
   );
   for (const [id = ''] of wanted) {
     const there = queue.jobs.get(id);
-    if (there !== undefined && (there.link?.parent !== parentId || there.link.queue !== elsewhere)) {
+    if (there === undefined) continue;
+    if (there.state === 'dead' || there.link?.parent !== parentId || there.link.queue !== elsewhere) {
       return refuse('EMQSTATE flow child exists');
     }
   }
@@ -357,6 +359,7 @@ const STEPS: Readonly<Record<string, Step>> = {
     if (job === undefined) return [];
     return [job.link?.parent ?? null, job.link?.queue || null, job.link?.policy ?? null];
   },
+  state: (queue, [id = '']) => queue.jobs.get(id)?.state ?? 'absent',
   // the suite reads orders by it, no other book; small enough to come whole
   flow_children: (queue, _, keys) => {
     const [, parent = ''] = keys[0]?.split(':flow:cancel:') ?? [];

@@ -298,6 +298,12 @@ const flowLand: Cases = {
         EXISTS,
       ),
       refused('a child of another parent', [row(n, n.id, { parent: NODE })], landCall(n, 'far', leaf(n.id)), EXISTS),
+      refused(
+        'a dead child that has no mark',
+        [row(n, n.id, { parent: ROOT, parent_queue: 'far', state: 'dead' })],
+        landCall(n, 'far', leaf(n.id)),
+        EXISTS,
+      ),
       refused('a child of a parent here', [row(n, n.id, { parent: ROOT })], landCall(n, 'far', leaf(n.id)), EXISTS),
     ];
   },

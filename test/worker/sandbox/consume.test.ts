@@ -98,7 +98,7 @@ describe.each(CASES)('a processor file on wire $wire in a $kind', ({ wire, kind 
   it('that never yields does not hold up a close: its job is handed back', async () => {
     const { queue, consumer, diary } = await consume('work.mjs');
     const { id } = await queue.enqueue({ do: 'loops' });
-    await expect.poll(async () => (await queue.logs(id)).toString(), { interval: 5 }).toBe('started');
+    await expect.poll(async () => (await queue.logs(id)).toString(), { interval: 5, timeout: 10_000 }).toBe('started');
     await consumer.close({ timeoutMs: 10 });
     expect(diary.story(id)).toEqual(['claimed', 'released']);
     expect(await queue.get(id)).toMatchObject({ state: 'pending', attempts: 1, credit: 1 });
