@@ -166,7 +166,7 @@ test('a job that is no flow is a tree of one; one that is not there is said so',
   const { server, mail } = await world(4);
   await mail.enqueue(1, { id: id(1), name: 'alone' });
   expect((await flow(server, id(1))).stdout).toBe(`queue mail on 127.0.0.1:${server.port}\n${id(1)} alone  pending\n`);
-  const reason = `queue mail on 127.0.0.1:${server.port} has no job ${id(2)}: it has completed or was removed, or it is in another queue (--queue) or on another node (--url)`;
+  const reason = `queue mail on 127.0.0.1:${server.port} has no job ${id(2)}: it has completed or was removed, it has not landed yet (ask for its root), or it is in another queue (--queue) or on another node (--url)`;
   for (const more of [[], ['--up'], ['--watch']]) {
     expect(await flow(server, id(2), ...more)).toMatchObject({ code: 1, stdout: '', stderr: `emq: ${reason}\n` });
     expect((await flow(server, id(2), '--json', ...more)).json).toEqual([
