@@ -3,7 +3,8 @@
 -- KEYS 1 the parent's row, 2 the base emq:{q}: of its queue   ARGV 1 parent id, 2 child id, 3 `done`, `fail` (dead) or
 -- `gone` (its row too), 4 policy, empty with `done`, 5 result or error
 -- Reply `counted`, `released` (the parent waits to be claimed now) or `failed` (the parent is dead now); `known` or
--- `gone` when nothing changes. Refuses ERR kind. Cost O(log N), for each of up to 8 parents when a death climbs.
+-- `gone` when nothing changes. Refuses ERR kind, ERR a delivery. Cost O(log N), for each of up to 8 parents when
+-- a death climbs.
 
 -- @include lib/burial
 
@@ -11,6 +12,8 @@ local b, parent, child, kind = KEYS[2], ARGV[1], ARGV[2], ARGV[3]
 if kind ~= 'done' and kind ~= 'fail' and kind ~= 'gone' then
   return redis.error_reply('ERR kind must be done, fail or gone')
 end
+-- what is missing would be missed in the middle of the writes
+if #ARGV ~= 5 then return redis.error_reply('ERR a delivery is five arguments') end
 redis.call('HLEN', KEYS[1])
 local word, err
 if kind == 'done' then

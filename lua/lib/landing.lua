@@ -58,11 +58,12 @@ local function listing(first, known)
   return words, count
 end
 
--- Marks of children that have landed for parents in other queues are kept until those parents know it, and no longer
--- than a day: whoever lands them has then died and is not coming back.
+-- Marks of children whose landing their parents have still to be told of: leaves of parents in other queues, and all
+-- that are parents themselves. One that is older than a day goes when the next is made: whoever landed it is not coming
+-- back.
 local MARKED_MS = 86400000
 
--- marked(b, id) -> whether a child of a parent in another queue is here, or was
+-- marked(b, id) -> whether such a child is here, or was
 local function marked(b, id)
   return redis.call('ZSCORE', b .. 'flow:landed', id) and true or false
 end

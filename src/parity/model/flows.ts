@@ -186,8 +186,10 @@ const flowClear: Rule = (g, [landed = ''], children) => {
   return before - g.zrange(landed).length;
 };
 
-const flowDeliver: Rule = (g, [row = '', b = ''], [parent = '', child = '', kind = '', policy = '', text = '']) => {
+const flowDeliver: Rule = (g, [row = '', b = ''], args) => {
+  const [parent = '', child = '', kind = '', policy = '', text = ''] = args;
   if (!['done', 'fail', 'gone'].includes(kind)) throw new Refused('ERR kind must be done, fail or gone');
+  if (args.length !== 5) throw new Refused('ERR a delivery is five arguments');
   declared(g, [], [row]);
   if (kind === 'done') return join(g, b, child, parent, text);
   return (kind === 'fail' ? bury : lose)(g, b, { child, parent, policy, error: text });
