@@ -90,7 +90,7 @@ export default defineConfig(
   },
   {
     // The verbs: an error's stack follows awaited calls only, back to the caller of the verb.
-    files: ['src/queue/jobs.ts'],
+    files: ['src/queue/{jobs,job-controls,lanes,admin}.ts'],
     rules: { '@typescript-eslint/return-await': ['error', 'always'] },
   },
 );

@@ -16,4 +16,12 @@ if job.held[KEYS[3]] then
   return 'signalled'
 end
 if job.held[KEYS[5]] then return 'dead' end
-return expel(job, b, 'cancelled: ' .. reason, nil, reason) or 'removed'
+if locked(job) then return redis.error_reply('EMQLOCK job is locked') end
+local err = leave_lane(job, b)
+if err then return err end
+goodbye(job, b, 'cancelled: ' .. reason, reason, true)
+local tokens = wakes > 0 and wake_room(b .. 'wake') or 0
+
+write_expelled(b)
+push_wakes(b .. 'wake', tokens)
+return 'removed'

@@ -1,11 +1,10 @@
 #!lua flags=allow-oom
 -- claim_batch: up to size waiting flat jobs become active on one deadline.
 -- KEYS 1 pending, 2 active, 3 the base emq:{q}:   ARGV 1 lease ms, 2 size
--- Reply [[id, payload, attempts]...], first first; empty when paused or nothing waits. Ghosts are dropped and do not
--- count. Refuses ERR lease, ERR size. Cost O(size + ghosts) times log N.
+-- Reply [[id, payload, attempts]...], first first; empty when paused, at a limit, or when nothing waits. Ghosts are
+-- dropped and do not count. Refuses ERR lease, ERR size. Cost O(size + ghosts) times log N.
 
--- @include lib/number
--- @include lib/clock
+-- @include lib/limits
 
 local lease, err = positive('lease', ARGV[1])
 if err then return err end
@@ -15,7 +14,11 @@ if err then return err end
 local b = KEYS[3]
 local waiting = redis.call('ZCARD', KEYS[1])
 redis.call('ZCARD', KEYS[2])
-if redis.call('HEXISTS', b .. 'meta', 'paused') == 1 then return {} end
+local allowed
+allowed, err = allowance(b, KEYS[2])
+if err then return err end
+if allowed.left < 1 then return {} end
+size = math.min(size, allowed.left)
 
 -- the look: heads in steps, until enough of them have a row
 local claimed, looked = {}, 0
@@ -42,4 +45,5 @@ for _, job in ipairs(claimed) do
   if job.epoch then redis.call('HDEL', job.row, 'lease_epoch') end
   redis.call('ZADD', KEYS[2], deadline, job[1])
 end
+spend(b, allowed, #claimed)
 return claimed

@@ -13,6 +13,8 @@
 -- @include lib/retire
 -- @include lib/kin
 -- @include lib/fanin
+-- @include lib/room
+-- @include lib/dedup
 
 local id, token, b = ARGV[1], ARGV[2], ARGV[3]
 local active = redis.call('ZSCORE', KEYS[1], id)
@@ -23,7 +25,7 @@ if #KEYS == 5 then
 elseif #KEYS == 3 then
   redis.call('LLEN', KEYS[3])
 end
-local fields = redis.call('HMGET', KEYS[2], 'attempts', 'group', 'parent', 'parent_queue')
+local fields = redis.call('HMGET', KEYS[2], 'attempts', 'group', 'parent', 'parent_queue', 'dedup', 'dedup_keep')
 if not fields[1] and redis.call('HLEN', KEYS[2]) == 0 then return 0 end
 local _, err = fenced('complete', fields[1], token)
 if err then return err end
@@ -49,11 +51,13 @@ end
 err = look_fanin(b)
 if err then return err end
 local keys = retirees(KEYS[2])
-local room = wakes > 0 and wake_room(b .. 'wake') or 0
+if not fields[6] then keys[#keys + 1] = parked(b, id, fields[5]) end
+room(b, KEYS[1], active and 1 or 0)
+local tokens = wakes > 0 and wake_room(b .. 'wake') or 0
 
 depart(b, id, place)
 write_fanin(b)
 redis.call('DEL', unpack(keys))
 redis.call('HINCRBY', b .. 'metrics:completed', 'count', 1)
-push_wakes(b .. 'wake', room)
+push_wakes(b .. 'wake', tokens)
 return 1

@@ -8,6 +8,7 @@
 -- @include lib/when
 -- @include lib/settle
 -- @include lib/schedule
+-- @include lib/room
 
 local id, token, b = ARGV[1], ARGV[2], ARGV[5]
 local score, err = run_at(ARGV[3], ARGV[4])
@@ -27,10 +28,11 @@ local place
 place, err = held('delay', b, id, active, fields[2])
 if err then return err end
 if earliest(head, id, score) then wakes = wakes + 1 end
-local room = wakes > 0 and wake_room(b .. 'wake') or 0
+room(b, KEYS[2], 1)
+local tokens = wakes > 0 and wake_room(b .. 'wake') or 0
 
 depart(b, id, place)
 redis.call('HSET', KEYS[1], 'state', 'scheduled', 'credit', digits(credit + 1))
 redis.call('ZADD', KEYS[3], digits(score), id)
-push_wakes(b .. 'wake', room)
+push_wakes(b .. 'wake', tokens)
 return 1

@@ -15,6 +15,8 @@
 -- @include lib/schedule
 -- @include lib/kin
 -- @include lib/burial
+-- @include lib/room
+-- @include lib/dedup
 
 local id, token, b = ARGV[1], ARGV[2], ARGV[6]
 local delay, err = anyint('delay', ARGV[3])
@@ -31,7 +33,7 @@ if #KEYS == 8 then
 elseif #KEYS == 5 then
   redis.call('LLEN', KEYS[5])
 end
-local fields = redis.call('HMGET', KEYS[4], 'attempts', 'group', 'parent', 'parent_queue')
+local fields = redis.call('HMGET', KEYS[4], 'attempts', 'group', 'parent', 'parent_queue', 'dedup')
 if not fields[1] and redis.call('HLEN', KEYS[4]) == 0 then return redis.error_reply('EMQSTALE job gone') end
 local attempts
 attempts, err = fenced('retry', fields[1], token)
@@ -50,6 +52,7 @@ place, err = held('retry', b, id, active, fields[2], b .. 'pending')
 if err then return err end
 local at = now()
 local dies = attempts >= max
+local freed = dies and parked(b, id, fields[5])
 if dies then
   err = select(2, stored('metrics:failed', redis.call('HGET', b .. 'metrics:failed', 'count')))
   if err then return err end
@@ -64,16 +67,18 @@ if dies then
 elseif earliest(head, id, at + delay) then
   wakes = wakes + 1
 end
-local room = wakes > 0 and wake_room(b .. 'wake') or 0
+room(b, KEYS[1], active and 1 or 0)
+local tokens = wakes > 0 and wake_room(b .. 'wake') or 0
 
 depart(b, id, place)
 redis.call('HSET', KEYS[4], 'state', dies and 'dead' or 'scheduled', 'last_error', ARGV[5])
 if dies then
   redis.call('ZADD', KEYS[3], digits(at), id)
   redis.call('HINCRBY', b .. 'metrics:failed', 'count', 1)
+  if freed then redis.call('DEL', freed) end
 else
   redis.call('ZADD', KEYS[2], digits(at + delay), id)
 end
 write_fanin(b)
-push_wakes(b .. 'wake', room)
+push_wakes(b .. 'wake', tokens)
 return dies and 'dead' or 'scheduled'

@@ -10,24 +10,30 @@
 -- @include lib/lapse
 -- @include lib/turns
 -- @include lib/outbox
+-- @include lib/room
+-- @include lib/dedup
 
 local limit, err = positive('limit', ARGV[1])
 if err then return err end
 local b = KEYS[6]
 local flat = heads(KEYS[1], redis.call('ZCARD', KEYS[1]), 16)
-on_ring = redis.call('LLEN', KEYS[2])
+look_turns(b, KEYS[2])
 for i = 3, 5 do redis.call('ZCARD', KEYS[i]) end
 local at = now()
 
 local COUNTERS = { 'attempts', 'credit', 'stalled' }
 local seen, unreadable = {}, {} -- id -> job; the jobs that have a `why`
-local judged, broken = {}, {} -- group -> true; [group, why] of the lanes whose counts cannot be read
+-- group -> `counts` or `all`, what was looked at; [group, why] of the lanes that cannot be read
+local judged, broken = {}, {}
 
--- judge(group): tells of a lane whose counts cannot be read
-local function judge(group)
-  if judged[group] then return end
-  judged[group] = true
+-- judge(group, walked): tells of a lane whose counts cannot be read, or, where a walk came upon it, its rate
+local function judge(group, walked)
+  if judged[group] == 'all' or (judged[group] and not walked) then return end
   local _, bad = lane_counts(b, group)
+  if not bad and walked then
+    _, bad = rate(b, group)
+  end
+  judged[group] = (bad or walked) and 'all' or 'counts'
   if bad then broken[#broken + 1] = { group, string.match(bad.err, 'stored (.+)$') } end
 end
 
@@ -36,16 +42,16 @@ local function look(id)
   if seen[id] then return seen[id] end
   local job = { id = id, row = b .. 'job:' .. id, from = {} }
   local fields =
-    redis.pcall('HMGET', job.row, 'group', 'parent', 'parent_queue', 'parent_policy', unpack(COUNTERS))
+    redis.pcall('HMGET', job.row, 'group', 'parent', 'parent_queue', 'parent_policy', 'dedup', unpack(COUNTERS))
   if fields.err then
     if string.sub(fields.err, 1, 9) ~= 'WRONGTYPE' then return nil, fields end
     job.why = 'row is not a hash'
   else
     job.hash = true
-    job.group, job.parent, job.parent_queue, job.policy = unpack(fields, 1, 4)
-    job.ghost = not alive(job.row, fields[5])
+    job.group, job.parent, job.parent_queue, job.policy, job.dedup = unpack(fields, 1, 5)
+    job.ghost = not alive(job.row, fields[6])
     for i, name in ipairs(COUNTERS) do
-      if not job.why and not integer(fields[4 + i] or '0') then job.why = name .. ' is not an integer' end
+      if not job.why and not integer(fields[5 + i] or '0') then job.why = name .. ' is not an integer' end
     end
     if job.group then judge(job.group) end
   end
@@ -85,10 +91,13 @@ while looked < limit and group_at_turn(b) do
     if not job.ghost then looked = looked + 1 end
     if not job.ghost and not job.why then
       if job.group == l.group then enter(l) end
+      pay(l)
       served(l)
     end
+  elseif walk.tired then
+    break
   elseif group_at_turn(b) then
-    judge(group_at_turn(b))
+    judge(group_at_turn(b), true)
     pass()
   end
 end
@@ -96,6 +105,8 @@ end
 for _, l in ipairs(touched) do
   l.active = l.active - l.entered
   l.entered = 0
+  if l.drained then l.waits = nil end
+  l.bucket = nil
   if l.heads then l.waiting = l.waiting + l.heads.used end
 end
 
@@ -121,8 +132,11 @@ for _, job in ipairs(unreadable) do
 end
 for _, counts in ipairs(broken) do reply[#reply + 1] = counts end
 if #unreadable == 0 then return reply end
+local lapsed = 0
 for _, job in ipairs(unreadable) do
+  if job.hash then job.freed = parked(b, job.id, job.dedup) end
   for _, from in ipairs(job.from) do
+    if from.key == KEYS[3] then lapsed = lapsed + 1 end
     -- a lane whose counts cannot be read stays as it is
     local l = from.key == KEYS[3] and job.group and lane(b, job.group)
     if l then
@@ -135,18 +149,22 @@ end
 err = select(2, stored('metrics:failed', redis.call('HGET', b .. 'metrics:failed', 'count')))
 if err then return err end
 if #letters > 0 then redis.call('LLEN', b .. 'flow:outbox') end
-local room = wakes > 0 and wake_room(b .. 'wake') or 0
+room(b, KEYS[3], lapsed)
+local tokens = wakes > 0 and wake_room(b .. 'wake') or 0
 
 for _, job in ipairs(unreadable) do
   for _, from in ipairs(job.from) do redis.call('ZREM', from.key, job.id) end
   if job.hash then redis.call('HSET', job.row, 'state', 'dead', 'last_error', 'unreadable: ' .. job.why) end
   redis.call('ZADD', KEYS[5], digits(at), job.id)
+  if job.freed then redis.call('DEL', job.freed) end
 end
 write_lanes(b)
+local off = {}
 for _, l in ipairs(touched) do
-  if l.lost and l.ringed and l.waiting == 0 then redis.call('LREM', b .. 'ring', '0', l.group) end
+  if l.lost and l.ringed and l.waiting == 0 then off[#off + 1] = l.group end
 end
+unring(b, off)
 redis.call('HINCRBY', b .. 'metrics:failed', 'count', #unreadable)
 push_all('RPUSH', b .. 'flow:outbox', letters)
-push_wakes(b .. 'wake', room)
+push_wakes(b .. 'wake', tokens)
 return reply

@@ -5,6 +5,7 @@
 -- O(log N), O(lanes) for a grouped job.
 
 -- @include lib/lapse
+-- @include lib/room
 
 local id, b = ARGV[1], ARGV[3]
 local active = redis.call('ZSCORE', KEYS[1], id)
@@ -20,11 +21,12 @@ if err then return err end
 local to
 to, err = ready(b, KEYS[2], fields[2], fields[3], true)
 if err then return err end
-local room = wakes > 0 and wake_room(b .. 'wake') or 0
+room(b, KEYS[1], 1)
+local tokens = wakes > 0 and wake_room(b .. 'wake') or 0
 
 redis.call('ZREM', KEYS[1], id)
 redis.call('HSET', KEYS[3], 'state', 'pending', 'credit', digits(credit + 1))
 redis.call('ZADD', to.key, to.score, id)
 write_lanes(b)
-push_wakes(b .. 'wake', room)
+push_wakes(b .. 'wake', tokens)
 return 1

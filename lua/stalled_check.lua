@@ -7,6 +7,8 @@
 
 -- @include lib/lapse
 -- @include lib/outbox
+-- @include lib/room
+-- @include lib/dedup
 
 local b = ARGV[1]
 local max, err = positive('max', ARGV[2])
@@ -21,8 +23,9 @@ local at = now()
 local moves, recovered, dead, letters = {}, {}, {}, {}
 for i, id in ipairs(due(KEYS[1], at, limit)) do
   local row = b .. 'job:' .. id
-  local fields =
-    redis.call('HMGET', row, 'state', 'group', 'priority', 'stalled', 'parent', 'parent_queue', 'parent_policy')
+  local fields = redis.call(
+    'HMGET', row, 'state', 'group', 'priority', 'stalled', 'parent', 'parent_queue', 'parent_policy', 'dedup'
+  )
   local move = { id = id, row = row }
   moves[i] = move
   if alive(row, fields[1]) then
@@ -42,13 +45,15 @@ for i, id in ipairs(due(KEYS[1], at, limit)) do
         ring(l)
       end
       dead[#dead + 1] = id
+      move.freed = parked(b, id, fields[8])
       if fields[5] then
         letters[#letters + 1] = death_entry(b, id, fields[5], fields[6], fields[7], 'stalled')
       end
     end
   end
 end
-local room = (#recovered > 0 or wakes > 0) and wake_room(b .. 'wake') or 0
+room(b, KEYS[1], #moves)
+local tokens = (#recovered > 0 or wakes > 0) and wake_room(b .. 'wake') or 0
 if #dead > 0 then
   err = select(2, stored('metrics:failed', redis.call('HGET', b .. 'metrics:failed', 'count')))
   if err then return err end
@@ -63,10 +68,11 @@ for _, move in ipairs(moves) do
   elseif move.stalled then
     redis.call('HSET', move.row, 'stalled', digits(move.stalled), 'state', 'dead', 'last_error', 'stalled')
     redis.call('ZADD', KEYS[3], digits(at), move.id)
+    if move.freed then redis.call('DEL', move.freed) end
   end
 end
 write_lanes(b)
 if #dead > 0 then redis.call('HINCRBY', b .. 'metrics:failed', 'count', #dead) end
 push_all('RPUSH', b .. 'flow:outbox', letters)
-push_wakes(b .. 'wake', room)
+push_wakes(b .. 'wake', tokens)
 return { recovered, dead }

@@ -1,7 +1,7 @@
 /* EMQ.CLAIM 3 pending active b lease
  *
  * The first waiting flat job becomes active under a lease. Replies [id, payload, attempts], or the empty array when the
- * queue is paused, when nothing waits, or when the head was an id without a row, which is dropped.
+ * queue is paused or at a limit, when nothing waits, or when the head was an id without a row, which is dropped.
  * O(log N) of the two sets. The script that does the same is lua/claim.lua; beyond it the row gets lease_epoch, the
  * run_id of this server, by which the stall sweep knows a lease from before a restart.
  *
@@ -15,6 +15,7 @@ typedef struct Claim {
     Key *pending, *active, *row;
     Str *id, *row_name, *payload;
     long long attempts, deadline;
+    Allowance allowance;
 } Claim;
 
 static Str *head_of(Key *set) {
@@ -36,18 +37,17 @@ static bool look(Call *c, Claim *k, Str **argv) {
         return refuse(c, "ERR keys do not belong to one queue");
     Str *meta = keys_name(c, "meta", NULL, NULL);
     if (!keys_allowed(c, meta, USE_READ) || !keys_fence(c, argv + 2, 2)) return false;
-    bool paused;
     if (!keys_open(c, k->pending_name, VALKEYMODULE_KEYTYPE_ZSET, USE_WRITE, &k->pending) ||
         !keys_open(c, k->active_name, VALKEYMODULE_KEYTYPE_ZSET, USE_WRITE, &k->active) ||
-        !keys_paused(c, meta, &paused))
+        !allowance_look(c, meta, k->active, &k->allowance))
         return false;
-    k->id = paused ? NULL : head_of(k->pending);
+    k->id = k->allowance.most < 1 ? NULL : head_of(k->pending);
     if (k->id == NULL) {
         (void)ValkeyModule_ReplyWithArray(c->ctx, 0);
         return false;
     }
     k->row_name = keys_name(c, "job:", k->id, NULL);
-    Str *touched[] = {k->pending_name, k->active_name, meta, k->row_name};
+    Str *touched[] = {k->pending_name, k->active_name, k->row_name};
     if (!keys_open_derived(c, k->row_name, VALKEYMODULE_KEYTYPE_HASH, USE_WRITE, &k->row) ||
         !keys_resident(c, touched, sizeof(touched) / sizeof(touched[0])))
         return false;
@@ -74,6 +74,8 @@ static void take(Call *c, Claim *k) {
         {cached.attempts, attempts}, {cached.state, cached.active}, {cached.lease_epoch, cached.run_id}};
     effect_hset(c, k->row, k->row_name, fields, sizeof(fields) / sizeof(fields[0]));
     effect_zadd(c, k->active, k->active_name, k->deadline, k->id);
+    bucket_spend(&k->allowance.bucket, 1);
+    bucket_write(c, &k->allowance.bucket);
 
     (void)ValkeyModule_ReplyWithArray(c->ctx, 3);
     (void)ValkeyModule_ReplyWithString(c->ctx, k->id);

@@ -10,13 +10,13 @@
 
 #define FLOW "EMQSTATE complete flow not native"
 
-enum { ROW_AND_SUBKEYS = 8 };
+enum { ROW_AND_SUBKEYS = 8, WITH_DEDUP = 9 };
 static const char *const subkeys[ROW_AND_SUBKEYS - 1] = {":logs",      ":lock",         ":dependencies", ":children",
                                                          ":processed", ":unsuccessful", ":failed"};
 
 typedef struct Complete {
     Settle s;
-    Str *retired[ROW_AND_SUBKEYS];
+    Str *retired[WITH_DEDUP]; /* the last is NULL where no dedup key goes with the job */
     Str *metrics_name;
     Key *metrics;
     long long completed;
@@ -54,6 +54,8 @@ static bool look(Call *c, Complete *k, Str **argv) {
         k->retired[i] = keys_name(c, "job:", s->id, subkeys[i - 1]);
         if (!keys_allowed(c, k->retired[i], USE_WRITE)) return false;
     }
+    if (!s->dedup_kept && !settle_unpark(c, s->dedup, s->id, &k->retired[ROW_AND_SUBKEYS])) return false;
+    if (!room_look(c, s->active, s->leaves_active ? 1 : 0, &s->lanes.wakes)) return false;
     if (s->lanes.wakes > 0 && !wake_open(c, &k->wake)) return false;
     Str *touched[] = {s->active_name, s->place_name, k->metrics_name, k->retired[0],
                       k->retired[1],  k->retired[2], k->retired[3],   k->retired[4],
@@ -66,7 +68,7 @@ static void write(Call *c, Complete *k) {
     /* the row is opened anew to be deleted: a handle of its own would outlive what it points to */
     ValkeyModule_CloseKey(k->s.row);
     k->s.row = NULL;
-    effect_retire(c, k->retired, ROW_AND_SUBKEYS);
+    effect_retire(c, k->retired, k->retired[ROW_AND_SUBKEYS] == NULL ? ROW_AND_SUBKEYS : WITH_DEDUP);
     effect_hincrby(c, k->metrics, k->metrics_name, cached.count, k->completed, 1);
     if (k->s.lanes.wakes > 0) wake_push(c, &k->wake, k->s.lanes.wakes);
     (void)ValkeyModule_ReplyWithLongLong(c->ctx, 1);

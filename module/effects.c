@@ -40,6 +40,18 @@ void effect_zadd(Call *c, Key *key, Str *name, long long score, Str *member) {
     (void)ValkeyModule_Replicate(c->ctx, "ZADD", "sls", name, score, member);
 }
 
+void effect_zadd_all(Call *c, Key *key, Str *name, const Score *scores, size_t count) {
+    Strs flat = {0};
+    for (size_t i = 0; i < count; i++) {
+        (void)ValkeyModule_ZsetAdd(key, (double)scores[i].score, scores[i].member, NULL);
+        strs_add(&flat, ValkeyModule_CreateStringFromLongLong(c->ctx, scores[i].score));
+        strs_add(&flat, scores[i].member);
+    }
+    changed(c, VALKEYMODULE_NOTIFY_ZSET, "zadd", name);
+    (void)ValkeyModule_Replicate(c->ctx, "ZADD", "sv", name, flat.at, flat.count);
+    strs_free(&flat);
+}
+
 void effect_hset(Call *c, Key *key, Str *name, const Field *fields, size_t count) {
     Str *flat[2 * 8];
     for (size_t i = 0; i < count; i++) {
@@ -52,10 +64,16 @@ void effect_hset(Call *c, Key *key, Str *name, const Field *fields, size_t count
 }
 
 void effect_hdel(Call *c, Key *key, Str *name, Str *field) {
-    (void)ValkeyModule_HashSet(key, VALKEYMODULE_HASH_NONE, field, VALKEYMODULE_HASH_DELETE, NULL);
+    effect_hdel_all(c, key, name, &field, 1);
+}
+
+void effect_hdel_all(Call *c, Key *key, Str *name, Str **fields, size_t count) {
+    /* an empty hash is gone, and one more deletion would make it anew */
+    for (size_t i = 0; i < count && !keys_missing(key); i++)
+        (void)ValkeyModule_HashSet(key, VALKEYMODULE_HASH_NONE, fields[i], VALKEYMODULE_HASH_DELETE, NULL);
     changed(c, VALKEYMODULE_NOTIFY_HASH, "hdel", name);
     gone_if_empty(c, key, name);
-    (void)ValkeyModule_Replicate(c->ctx, "HDEL", "ss", name, field);
+    (void)ValkeyModule_Replicate(c->ctx, "HDEL", "sv", name, fields, count);
 }
 
 void effect_hincrby(Call *c, Key *key, Str *name, Str *field, long long was, long long by) {
@@ -92,4 +110,11 @@ void effect_retire(Call *c, Str **names, size_t count) {
         ValkeyModule_CloseKey(key);
     }
     (void)ValkeyModule_Replicate(c->ctx, "DEL", "v", names, count);
+}
+
+void effect_set_until(Call *c, Str *name, long long value, long long until) {
+    /* SET as a core command, which keeps what it finds; it fires its own events and signals */
+    ValkeyModuleCallReply *reply = ValkeyModule_Call(c->ctx, "SET", "slcl", name, value, "PXAT", until);
+    if (reply != NULL) ValkeyModule_FreeCallReply(reply);
+    (void)ValkeyModule_Replicate(c->ctx, "SET", "slcl", name, value, "PXAT", until);
 }

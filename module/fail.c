@@ -13,6 +13,7 @@
 typedef struct Fail {
     Settle s;
     Str *schedule_name, *dead_name, *metrics_name;
+    Str *dedup_name; /* NULL: no dedup key goes with the job */
     Key *schedule, *dead, *metrics;
     long long failed, at, wakes;
     bool dies;
@@ -23,6 +24,7 @@ typedef struct Fail {
 static bool look_ahead(Call *c, Fail *k) {
     if (k->dies) {
         Str *count = NULL;
+        if (!settle_unpark(c, k->s.dedup, k->s.id, &k->dedup_name)) return false;
         k->metrics_name = keys_name(c, "metrics:failed", NULL, NULL);
         if (!keys_open_derived(c, k->metrics_name, VALKEYMODULE_KEYTYPE_HASH, USE_WRITE, &k->metrics)) return false;
         if (!keys_missing(k->metrics))
@@ -31,6 +33,7 @@ static bool look_ahead(Call *c, Fail *k) {
     } else if (wake_earliest(k->schedule, k->s.id, k->at)) {
         k->wakes++;
     }
+    if (!room_look(c, k->s.active, k->s.leaves_active ? 1 : 0, &k->wakes)) return false;
     k->wakes += k->s.lanes.wakes;
     if (k->wakes > 0 && !wake_open(c, &k->wake)) return false;
     Str *touched[] = {k->s.active_name,
@@ -79,6 +82,7 @@ static void write(Call *c, Fail *k, Str *error) {
     if (k->dies) {
         effect_zadd(c, k->dead, k->dead_name, k->at, s->id);
         effect_hincrby(c, k->metrics, k->metrics_name, cached.count, k->failed, 1);
+        if (k->dedup_name != NULL) effect_retire(c, &k->dedup_name, 1);
     } else {
         effect_zadd(c, k->schedule, k->schedule_name, k->at, s->id);
     }

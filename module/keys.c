@@ -138,13 +138,18 @@ bool keys_missing(Key *key) {
     return key == NULL || ValkeyModule_KeyType(key) == VALKEYMODULE_KEYTYPE_EMPTY;
 }
 
-bool keys_paused(Call *c, Str *meta, bool *paused) {
+bool keys_text(Call *c, Str *name, Use use, Str **text) {
     Key *key;
-    Str *value = NULL;
-    if (!keys_open(c, meta, VALKEYMODULE_KEYTYPE_HASH, USE_READ, &key)) return false;
-    if (key != NULL) (void)ValkeyModule_HashGet(key, VALKEYMODULE_HASH_NONE, cached.paused, &value, NULL);
+    *text = NULL;
+    if (!keys_open_derived(c, name, VALKEYMODULE_KEYTYPE_STRING, use, &key)) return false;
+    bool there = !keys_missing(key);
     ValkeyModule_CloseKey(key);
-    *paused = value != NULL;
+    if (!there) return true;
+    /* asked by way of the core command: a look at the bytes in place would make the server store them anew */
+    ValkeyModuleCallReply *reply = ValkeyModule_Call(c->ctx, "GET", "s", name);
+    if (reply == NULL) return true;
+    *text = ValkeyModule_CreateStringFromCallReply(reply);
+    ValkeyModule_FreeCallReply(reply);
     return true;
 }
 

@@ -8,6 +8,9 @@
 #include "trafikey.h"
 #include <string.h>
 
+/* After so many searches of the ring in one call it is read as a whole. */
+enum { SEARCHES = 8 };
+
 /* SISMEMBER and LPOS: the key's rights and type are checked before, so the reply is an integer or nil. */
 static bool asked(Call *c, const char *command, Str *key, Str *member) {
     ValkeyModuleCallReply *reply = ValkeyModule_Call(c->ctx, command, "ss", key, member);
@@ -25,29 +28,70 @@ static bool typed(Call *c, Str *name, int type, Use use) {
     return ok;
 }
 
-/* A field of gactive or glimit: whether it is there, and its value. */
-static bool counter(Call *c, const char *key_name, Use use, Str *group, const char *refusal, bool *there,
-                    long long *value) {
+/* Fields of a hash, NULL where they are not there: of the group, and unless `all` is NULL the one for all groups. */
+static bool fields_of(Call *c, Str *name, Use use, Str *group, Str **own, Str **all) {
     Key *key = NULL;
-    Str *text = NULL;
-    bool ok = keys_open_derived(c, keys_name(c, key_name, NULL, NULL), VALKEYMODULE_KEYTYPE_HASH, use, &key);
-    if (ok && !keys_missing(key)) (void)ValkeyModule_HashGet(key, VALKEYMODULE_HASH_NONE, group, &text, NULL);
+    *own = NULL;
+    if (!keys_open_derived(c, name, VALKEYMODULE_KEYTYPE_HASH, use, &key)) return false;
+    if (!keys_missing(key) && all == NULL)
+        (void)ValkeyModule_HashGet(key, VALKEYMODULE_HASH_NONE, group, own, NULL);
+    else if (!keys_missing(key))
+        (void)ValkeyModule_HashGet(key, VALKEYMODULE_HASH_NONE, group, own, cached.for_all, all, NULL);
     ValkeyModule_CloseKey(key);
-    *there = text != NULL;
-    return ok && number_stored(c, text, refusal, value);
+    return true;
 }
 
-static bool lane_read(Call *c, Lane *lane, Str *group, bool walked) {
+/* OWN: the group's field of that hash, else the one for all groups. */
+static bool own(Call *c, Str *name, Str *group, Str **text) {
+    Str *all = NULL;
+    if (!fields_of(c, name, USE_READ, group, text, &all)) return false;
+    if (*text == NULL) *text = all;
+    return true;
+}
+
+/* Whether the group is on the ring. Each look at a list is O(lanes), so after a few of them the ring is read once. */
+static bool on_ring(Call *c, Lanes *lanes, Str *ring, Str *group) {
+    lanes->searched++;
+    if (lanes->searched <= SEARCHES) return asked(c, "LPOS", ring, group);
+    if (lanes->on_ring == NULL) {
+        Key *key = ValkeyModule_OpenKey(c->ctx, ring, VALKEYMODULE_READ);
+        size_t count = keys_missing(key) ? 0 : ValkeyModule_ValueLength(key);
+        lanes->on_ring = ValkeyModule_CreateDict(c->ctx);
+        for (size_t i = 0; i < count; i++) {
+            Str *one = ValkeyModule_ListGet(key, (long)i);
+            (void)ValkeyModule_DictSet(lanes->on_ring, one, lanes);
+            ValkeyModule_FreeString(c->ctx, one);
+        }
+        ValkeyModule_CloseKey(key);
+    }
+    return ValkeyModule_DictGet(lanes->on_ring, group, NULL) != NULL;
+}
+
+/* Whether the lane is in gwait, whatever its time. */
+static bool in_gwait(Call *c, Str *name, Str *group, bool *waits) {
+    Key *key;
+    double until;
+    if (!keys_open_derived(c, name, VALKEYMODULE_KEYTYPE_ZSET, USE_READ, &key)) return false;
+    *waits = !keys_missing(key) && ValkeyModule_ZsetScore(key, group, &until) == VALKEYMODULE_OK;
+    ValkeyModule_CloseKey(key);
+    return true;
+}
+
+static bool lane_read(Call *c, Lanes *lanes, Lane *lane, Str *group, bool walked) {
     lane->group = group;
     lane->name = keys_name(c, "g:", group, ":pending");
     Str *paused = keys_name(c, "paused", NULL, NULL), *ring = keys_name(c, "ring", NULL, NULL);
-    Str *touched[] = {keys_name(c, "gactive", NULL, NULL), keys_name(c, "glimit", NULL, NULL), paused, lane->name,
-                      ring};
-    if (!counter(c, "gactive", USE_WRITE, group, "ERR stored gactive is not an integer", &lane->counted,
-                 &lane->active) ||
-        !counter(c, "glimit", USE_READ, group, "ERR stored glimit is not an integer", &lane->limited, &lane->limit))
+    Str *gactive = keys_name(c, "gactive", NULL, NULL), *glimit = keys_name(c, "glimit", NULL, NULL);
+    Str *gwait = keys_name(c, "gwait", NULL, NULL);
+    Str *touched[] = {gactive, glimit, paused, gwait, lane->name, ring};
+    Str *active = NULL, *limit = NULL;
+    if (!fields_of(c, gactive, USE_WRITE, group, &active, NULL) ||
+        !number_stored(c, active, "ERR stored gactive is not an integer", &lane->active) ||
+        !own(c, glimit, group, &limit) || !number_stored(c, limit, "ERR stored glimit is not an integer", &lane->limit))
         return false;
-    if (!typed(c, paused, VALKEYMODULE_KEYTYPE_SET, USE_READ)) return false;
+    lane->counted = active != NULL;
+    lane->limited = limit != NULL;
+    if (!typed(c, paused, VALKEYMODULE_KEYTYPE_SET, USE_READ) || !in_gwait(c, gwait, group, &lane->waits)) return false;
     Key *key;
     if (!keys_open_derived(c, lane->name, VALKEYMODULE_KEYTYPE_ZSET, USE_WRITE, &key)) return false;
     lane->waiting = keys_missing(key) ? 0 : (long long)ValkeyModule_ValueLength(key);
@@ -60,8 +104,27 @@ static bool lane_read(Call *c, Lane *lane, Str *group, bool walked) {
     }
     if (!keys_resident(c, touched, sizeof(touched) / sizeof(touched[0]))) return false;
     lane->paused = asked(c, "SISMEMBER", paused, group);
-    lane->ringed = walked || asked(c, "LPOS", ring, group);
+    lane->ringed = walked || on_ring(c, lanes, ring, group);
     return true;
+}
+
+bool lanes_rate(Call *c, Lane *lane) {
+    if (lane->rated) return true;
+    Str *weight = NULL, *max = NULL, *duration = NULL;
+    long long rate;
+    Str *touched[] = {keys_name(c, "gmax", NULL, NULL), keys_name(c, "gweight", NULL, NULL),
+                      keys_name(c, "gduration", NULL, NULL), keys_name(c, "g:", lane->group, ":limiter")};
+    if (!own(c, touched[0], lane->group, &max) || !number_stored(c, max, "ERR stored gmax is not an integer", &rate))
+        return false;
+    if (rate > 0) {
+        if (!bucket_look(c, &lane->bucket, touched[3], USE_WRITE) || !own(c, touched[2], lane->group, &duration))
+            return false;
+        bucket_pace(c, &lane->bucket, rate, duration);
+    }
+    if (!own(c, touched[1], lane->group, &weight)) return false;
+    if (weight == NULL || !number_of(weight, &lane->weight) || lane->weight < 1) lane->weight = 1;
+    lane->rated = true;
+    return keys_resident(c, touched, rate > 0 ? sizeof(touched) / sizeof(touched[0]) : 2);
 }
 
 static bool get(Call *c, Lanes *lanes, Str *group, bool walked, Lane **lane) {
@@ -77,7 +140,7 @@ static bool get(Call *c, Lanes *lanes, Str *group, bool walked, Lane **lane) {
     lanes->last = fresh;
     (void)ValkeyModule_DictSet(lanes->by_group, group, fresh);
     *lane = fresh;
-    return lane_read(c, fresh, group, walked);
+    return lane_read(c, lanes, fresh, group, walked);
 }
 
 bool lanes_get(Call *c, Lanes *lanes, Str *group, Lane **lane) {
@@ -89,7 +152,8 @@ bool lanes_walk(Call *c, Lanes *lanes, Str *group, Lane **lane) {
 }
 
 bool lanes_servable(const Lane *lane) {
-    return !lane->paused && lane->waiting > 0 && !(lane->limited && lane->active >= lane->limit);
+    return !lane->paused && !lane->waits && lane->waiting > 0 && !(lane->limited && lane->active >= lane->limit) &&
+           !(lane->bucket.max > 0 && lane->bucket.tokens < 1);
 }
 
 void lanes_enter(Lane *lane) {

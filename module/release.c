@@ -16,7 +16,7 @@ typedef struct Release {
     Wake wake;
 } Release;
 
-/* READY, planned. */
+/* READY and ROOM, planned. */
 static bool look_ahead(Call *c, Release *k, Str *group) {
     if (group == NULL) {
         k->lanes.wakes++;
@@ -26,6 +26,7 @@ static bool look_ahead(Call *c, Release *k, Str *group) {
         k->lane->waiting++;
         lanes_ring(&k->lanes, k->lane);
     }
+    if (!room_look(c, k->active, 1, &k->lanes.wakes)) return false;
     if (k->lanes.wakes == 0) return true;
     return wake_open(c, &k->wake) && keys_resident(c, &k->wake.name, 1);
 }

@@ -1,5 +1,5 @@
-/* What COMPLETE and FAIL share: how a job leaves the hands of its worker (TOKEN, HELD, LEAVE and RING of the wire
- * contract, section 4). The same as lua/lib/row.lua and lua/lib/settle.lua, in the same order.
+/* What COMPLETE and FAIL share: how a job leaves the hands of its worker (TOKEN, HELD, LEAVE, RING and UNPARK of the wire
+ * contract, section 4). The same as lua/lib/row.lua, settle.lua and dedup.lua, in the same order.
  *
  * Does not: decide what becomes of the job. */
 #include "trafikey.h"
@@ -33,16 +33,28 @@ static bool waits(Call *c, Settle *s, Str *name, bool *found) {
     return true;
 }
 
+bool settle_unpark(Call *c, Str *dedup, const Str *id, Str **name) {
+    Str *key = NULL, *owner = NULL;
+    *name = NULL;
+    if (dedup == NULL) return true;
+    key = keys_name(c, "de:", dedup, NULL);
+    if (!keys_text(c, key, USE_WRITE, &owner) || !keys_resident(c, &key, 1)) return false;
+    if (owner != NULL && strs_equal(owner, id)) *name = key;
+    return true;
+}
+
 bool settle_check(Call *c, Settle *s, const Str *token, const SettleTexts *texts) {
-    Str *attempts = NULL, *group = NULL, *parent = NULL;
+    Str *attempts = NULL, *group = NULL, *parent = NULL, *keep = NULL;
     (void)ValkeyModule_HashGet(s->row, VALKEYMODULE_HASH_NONE, cached.attempts, &attempts, cached.group, &group,
-                               cached.parent, &parent, NULL);
+                               cached.parent, &parent, cached.dedup, &s->dedup, cached.dedup_keep, &keep, NULL);
+    s->dedup_kept = keep != NULL;
     if (!settle_token(c, attempts, token, texts->stale, &s->attempts)) return false;
     if (parent != NULL) return refuse(c, texts->flow);
 
     double score;
     bool active = !keys_missing(s->active) && ValkeyModule_ZsetScore(s->active, s->id, &score) == VALKEYMODULE_OK;
     bool found = false, in_lane = false;
+    s->leaves_active = active;
     if (active) {
         /* an id both active and waiting leaves the active set */
         s->place = s->active;

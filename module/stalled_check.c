@@ -3,7 +3,7 @@
  * Up to limit jobs whose lease has lapsed leave the active set. A lease that another run of the server gave
  * (lease_epoch is not this run_id) lapsed because the server was away: the job waits again, uncounted, with a credit.
  * Any other lapse is counted in `stalled`; at max the job is dead. Replies [[recovered ids], [dead ids]].
- * O(limit * log N), and O(lanes on the ring) for each group among them. The script that does the same is
+ * O(limit * log N), and O(lanes on the ring) where there are groups among them. The script that does the same is
  * lua/stalled_check.lua, which counts every lapse.
  *
  * Does not: run by itself. A client calls it. */
@@ -19,6 +19,7 @@ typedef struct Move {
     long long count; /* the new stalled, or for a forgiven job the new credit */
     Lane *lane;      /* NULL: a flat job */
     long long priority;
+    Str *dedup_name; /* the dedup key that goes with it, or NULL */
 } Move;
 
 typedef struct Sweep {
@@ -98,7 +99,7 @@ static bool from_another_run(const Str *epoch) {
 /* Reads one row and decides its fate. */
 static bool judge(Call *c, Sweep *k, Move *move, Key *row) {
     Str *group = NULL, *priority = NULL, *stalled = NULL, *epoch = NULL, *credit = NULL, *parent = NULL,
-        *parent_queue = NULL, *policy = NULL;
+        *parent_queue = NULL, *policy = NULL, *dedup = NULL;
     if (keys_missing(row)) {
         move->fate = GHOST;
         return true;
@@ -106,7 +107,7 @@ static bool judge(Call *c, Sweep *k, Move *move, Key *row) {
     (void)ValkeyModule_HashGet(row, VALKEYMODULE_HASH_NONE, cached.group, &group, cached.priority, &priority,
                                cached.stalled, &stalled, cached.lease_epoch, &epoch, cached.credit, &credit,
                                cached.parent, &parent, cached.parent_queue, &parent_queue, cached.parent_policy,
-                               &policy, NULL);
+                               &policy, cached.dedup, &dedup, NULL);
     bool forgiven = from_another_run(epoch);
     if (forgiven) {
         if (!number_stored(c, credit, "ERR stored credit is not an integer", &move->count)) return false;
@@ -129,6 +130,7 @@ static bool judge(Call *c, Sweep *k, Move *move, Key *row) {
         return true;
     }
     k->died++;
+    if (!settle_unpark(c, dedup, move->id, &move->dedup_name)) return false;
     if (parent != NULL) write_letter(c, k, move->id, parent, parent_queue, policy);
     return true;
 }
@@ -136,6 +138,7 @@ static bool judge(Call *c, Sweep *k, Move *move, Key *row) {
 /* What the deaths and the wakes need. */
 static bool look_ahead(Call *c, Sweep *k) {
     Str *count = NULL;
+    if (!room_look(c, k->active, (long long)k->count, &k->lanes.wakes)) return false;
     k->wakes = k->recovered > 0 || k->lanes.wakes > 0;
     if (k->wakes && !wake_open(c, &k->wake)) return false;
     k->metrics_name = keys_name(c, "metrics:failed", NULL, NULL);
@@ -193,6 +196,8 @@ static void write_move(Call *c, Sweep *k, const Move *move) {
             {cached.stalled, count}, {cached.state, cached.dead}, {cached.last_error, cached.stalled_reason}};
         effect_hset(c, row, move->row_name, fields, 3);
         effect_zadd(c, k->dead, k->dead_name, c->now, move->id);
+        Str *freed[] = {move->dedup_name};
+        if (move->dedup_name != NULL) effect_retire(c, freed, 1);
     } else {
         const Field fields[] = {{move->fate == FORGIVEN ? cached.credit : cached.stalled, count},
                                 {cached.state, cached.pending}};

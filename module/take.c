@@ -1,17 +1,16 @@
 /* EMQ.TAKE 4 pending ring active b lease count source
  *
  * Up to count waiting jobs become active on one deadline. Replies [[id, payload, attempts, group, opts, credit] ...],
- * empty when the queue is paused or nothing can be served. `source` says what is served: `flat`, the head of pending;
- * `lanes`, the lanes in turn along the ring; `both`, of the flat head and the head of the lane whose turn it is the
- * lower. A lane that was served goes to the end of the ring while it can be served further, one that cannot be served
- * leaves it. Ids without a row are dropped. When count jobs were taken and more could be served, an empty wake list gets
- * one token, for the next consumer.
+ * empty when the queue is paused or at a limit, or nothing can be served. `source` says what is served: `flat`, the head
+ * of pending; `lanes`, the lanes in turn along the ring; `both`, of the flat head and the head of the lane whose turn it
+ * is the lower. A lane whose turn is over goes to the end of the ring while it can be served further, one that cannot be
+ * served leaves it, to wait in gwait where its rate is the reason. Ids without a row are dropped. When count jobs were
+ * taken and more could be served, an empty wake list gets one token, for the next consumer.
  * O((count + ghosts + lanes that leave the ring) * log N). The script that does the same is lua/take.lua; beyond it the
  * rows get lease_epoch.
  *
  * Does not: wait. A consumer parks on the wake list. */
 #include "trafikey.h"
-#include <math.h>
 #include <string.h>
 
 typedef struct Job {
@@ -20,16 +19,12 @@ typedef struct Job {
 } Job;
 
 typedef struct Take {
-    Str *pending_name, *ring_name, *active_name;
-    Key *pending, *ring, *active;
+    Str *pending_name, *active_name;
+    Key *pending, *active;
     long long count, deadline;
+    Allowance allowance;
     Source flat; /* without a key when only lanes are served */
-    /* The walk along the ring, in thought: how many groups it holds, how many of them were passed, the groups that went
-     * to its end with the first of them that was not passed, and the group at the head. */
-    long long on_ring, passed;
-    Strs queued;
-    size_t next_queued;
-    Str *at_turn;
+    Walk walk;
     Lanes lanes;
     ValkeyModuleDict *by_id; /* where an id may wait twice */
     Job *jobs;
@@ -38,62 +33,14 @@ typedef struct Take {
     bool wakes;
 } Take;
 
-/* The first id that was not used, NULL when all were. */
-static Str *head(Source *source) {
-    if (source->head != NULL) return source->head;
-    if (!source->walking) {
-        if (keys_missing(source->key) ||
-            ValkeyModule_ZsetFirstInScoreRange(source->key, -INFINITY, INFINITY, 0, 0) != VALKEYMODULE_OK)
-            return NULL;
-        source->walking = true;
-    }
-    if (ValkeyModule_ZsetRangeEndReached(source->key)) return NULL;
-    source->head = ValkeyModule_ZsetRangeCurrentElement(source->key, &source->score);
-    return source->head;
-}
-
-static void use(Source *source) {
-    strs_add(&source->used, source->head);
-    source->head = NULL;
-    (void)ValkeyModule_ZsetRangeNext(source->key);
-}
-
-static Str *group_at_turn(Take *k) {
-    if (k->at_turn != NULL) return k->at_turn;
-    if (k->passed < k->on_ring)
-        k->at_turn = ValkeyModule_ListGet(k->ring, (long)k->passed);
-    else if (k->next_queued < k->queued.count)
-        k->at_turn = k->queued.at[k->next_queued];
-    return k->at_turn;
-}
-
-static void pass(Take *k) {
-    if (k->passed < k->on_ring)
-        k->passed++;
-    else
-        k->next_queued++;
-    k->at_turn = NULL;
-}
-
-/* The lane whose turn it is, NULL when none can be served. False for a refusal. */
-static bool turn(Call *c, Take *k, Lane **lane) {
-    for (Str *group = group_at_turn(k); group != NULL; group = group_at_turn(k)) {
-        if (!lanes_walk(c, &k->lanes, group, lane)) return false;
-        if (lanes_servable(*lane)) return true;
-        pass(k);
-    }
-    *lane = NULL;
-    return true;
-}
-
 /* Where the next id comes from, NULL when nothing can be served. False for a refusal. */
 static bool next(Call *c, Take *k, Source **from, Lane **lane) {
-    const Str *flat = head(&k->flat);
+    const Str *flat = source_head(&k->flat);
     *from = flat == NULL ? NULL : &k->flat;
-    if (!turn(c, k, lane)) return false;
+    if (!walk_turn(c, &k->walk, lane)) return false;
     if (*lane == NULL) return true;
     Source *source = &(*lane)->source;
-    const Str *first = head(source);
+    const Str *first = source_head(source);
     if (flat != NULL &&
         (k->flat.score < source->score || (k->flat.score == source->score && strs_precede(flat, first)))) {
         *lane = NULL;
@@ -140,25 +87,26 @@ static bool claim(Call *c, Take *k, Str *id, bool *is_job) {
 static bool plan(Call *c, Take *k) {
     Source *from = NULL;
     Lane *lane = NULL;
-    while ((long long)k->taken < k->count) {
+    long long most = k->count < k->allowance.most ? k->count : k->allowance.most;
+    while ((long long)k->taken < most) {
         bool is_job;
         if (!next(c, k, &from, &lane)) return false;
-        if (from == NULL) return true;
+        if (from == NULL) break;
         Str *id = from->head;
-        use(from);
+        source_use(from);
         if (lane != NULL) lane->waiting--;
         if (!claim(c, k, id, &is_job)) return false;
-        if (lane == NULL || !is_job) continue;
-        Str *group = lane->group;
-        pass(k);
-        if (lanes_servable(lane)) strs_add(&k->queued, group);
+        if (lane != NULL && is_job) walk_served(&k->walk, lane);
     }
-    bool more = head(&k->flat) != NULL;
-    if (!more) {
-        if (!turn(c, k, &lane)) return false;
+    /* at the allowance there is nothing that another consumer could claim */
+    if ((long long)k->taken == k->allowance.most) return true;
+    bool filled = (long long)k->taken == k->count;
+    bool more = filled && source_head(&k->flat) != NULL;
+    if (filled && !more) {
+        if (!walk_turn(c, &k->walk, &lane)) return false;
         more = lane != NULL;
     }
-    if (!more) return true;
+    if (!more && !k->walk.tired) return true;
     if (!wake_open(c, &k->wake) || !keys_resident(c, &k->wake.name, 1)) return false;
     k->wakes = keys_missing(k->wake.key);
     return true;
@@ -176,28 +124,29 @@ static bool look(Call *c, Take *k, Str **argv) {
     bool lanes = both || (len == 5 && memcmp(source, "lanes", 5) == 0);
     if (!flat && !lanes) return refuse(c, "ERR source must be flat, lanes or both");
     k->pending_name = argv[2];
-    k->ring_name = argv[3];
+    k->walk.ring_name = argv[3];
     k->active_name = argv[4];
     if (!keys_base(c, argv[5]) || !keys_is(c, k->pending_name, "pending", NULL) ||
-        !keys_is(c, k->ring_name, "ring", NULL) || !keys_is(c, k->active_name, "active", NULL))
+        !keys_is(c, k->walk.ring_name, "ring", NULL) || !keys_is(c, k->active_name, "active", NULL))
         return refuse(c, "ERR keys do not belong to one queue");
     Str *meta = keys_name(c, "meta", NULL, NULL);
     if (!keys_allowed(c, meta, USE_READ) || !keys_fence(c, argv + 2, 3)) return false;
-    bool paused;
     if (!keys_open(c, k->pending_name, VALKEYMODULE_KEYTYPE_ZSET, USE_WRITE, &k->pending) ||
-        !keys_open(c, k->ring_name, VALKEYMODULE_KEYTYPE_LIST, USE_WRITE, &k->ring) ||
+        !keys_open(c, k->walk.ring_name, VALKEYMODULE_KEYTYPE_LIST, USE_WRITE, &k->walk.ring) ||
         !keys_open(c, k->active_name, VALKEYMODULE_KEYTYPE_ZSET, USE_WRITE, &k->active) ||
-        !keys_paused(c, meta, &paused) || !keys_resident(c, &meta, 1))
+        !allowance_look(c, meta, k->active, &k->allowance))
         return false;
-    if (!paused) {
+    k->walk.meta_name = meta;
+    k->walk.lanes = &k->lanes;
+    if (k->allowance.most > 0) {
         if (flat) k->flat.key = k->pending;
         if (lanes) {
             k->by_id = ValkeyModule_CreateDict(c->ctx);
-            k->on_ring = keys_missing(k->ring) ? 0 : (long long)ValkeyModule_ValueLength(k->ring);
+            if (!walk_begin(c, &k->walk)) return false;
         }
-        if (!plan(c, k)) return false;
+        if (!plan(c, k) || !walk_end(c, &k->walk)) return false;
     }
-    if (k->taken == 0 && k->flat.used.count == 0 && k->passed == 0) {
+    if (k->taken == 0 && k->flat.used.count == 0 && k->walk.passed == 0) {
         (void)ValkeyModule_ReplyWithArray(c->ctx, 0);
         return false;
     }
@@ -210,8 +159,8 @@ static void stop(Take *k) {
     if (k->flat.walking) ValkeyModule_ZsetRangeStop(k->flat.key);
     for (Lane *lane = k->lanes.first; lane != NULL; lane = lane->next)
         if (lane->source.walking) ValkeyModule_ZsetRangeStop(lane->source.key);
-    ValkeyModule_CloseKey(k->ring);
-    k->ring = NULL;
+    ValkeyModule_CloseKey(k->walk.ring);
+    k->walk.ring = NULL;
 }
 
 static void write_job(Call *c, Take *k, const Job *job) {
@@ -222,15 +171,6 @@ static void write_job(Call *c, Take *k, const Job *job) {
     effect_hset(c, row, job->row_name, fields, sizeof(fields) / sizeof(fields[0]));
     ValkeyModule_CloseKey(row);
     effect_zadd(c, k->active, k->active_name, k->deadline, job->id);
-}
-
-static void write_ring(Call *c, Take *k) {
-    size_t rest = k->queued.count - k->next_queued;
-    if (k->passed == 0) return; /* then nothing went to the end either */
-    Key *ring = ValkeyModule_OpenKey(c->ctx, k->ring_name, VALKEYMODULE_READ | VALKEYMODULE_WRITE);
-    effect_ltrim(c, ring, k->ring_name, k->passed);
-    if (rest > 0) effect_push(c, ring, k->ring_name, VALKEYMODULE_LIST_TAIL, k->queued.at + k->next_queued, rest);
-    ValkeyModule_CloseKey(ring);
 }
 
 static void reply_text(Call *c, Str *text) {
@@ -247,7 +187,10 @@ static void write(Call *c, Take *k) {
     for (size_t i = 0; i < k->taken; i++)
         write_job(c, k, &k->jobs[i]);
     lanes_write(c, &k->lanes);
-    write_ring(c, k);
+    walk_write_lanes(c, &k->walk);
+    bucket_spend(&k->allowance.bucket, (long long)k->taken);
+    bucket_write(c, &k->allowance.bucket);
+    walk_write_ring(c, &k->walk);
     if (k->wakes) wake_push(c, &k->wake, 1);
 
     (void)ValkeyModule_ReplyWithArray(c->ctx, (long)k->taken);
@@ -280,7 +223,7 @@ int command_take(ValkeyModuleCtx *ctx, ValkeyModuleString **argv, int argc) {
     if (planned) write(&c, &k);
     lanes_free(&k.lanes);
     strs_free(&k.flat.used);
-    strs_free(&k.queued);
+    walk_free(&k.walk);
     ValkeyModule_Free(k.jobs);
     return call_end(&c);
 }

@@ -44,6 +44,14 @@ static void cache_constants(void) {
     cached.last_error = constant("last_error");
     cached.count = constant("count");
     cached.paused = constant("paused");
+    cached.concurrency = constant("concurrency");
+    cached.max = constant("max");
+    cached.duration = constant("duration");
+    cached.turn = constant("turn");
+    cached.given = constant("given");
+    cached.dedup = constant("dedup");
+    cached.dedup_keep = constant("dedup_keep");
+    cached.for_all = constant("*");
     cached.active = constant("active");
     cached.pending = constant("pending");
     cached.scheduled = constant("scheduled");

@@ -38,9 +38,11 @@ typedef struct Call {
 
 typedef struct Cached {
     Str *attempts, *payload, *state, *group, *parent, *parent_queue, *parent_policy, *priority, *lease_epoch, *stalled,
-        *credit, *opts, *last_error, *count, *paused; /* field names */
-    Str *active, *pending, *scheduled, *dead;         /* states */
-    Str *one;                                         /* the wake token */
+        *credit, *opts, *last_error, *count, *paused, *concurrency, *max, *duration, *turn, *given, *dedup,
+        *dedup_keep;                          /* field names */
+    Str *for_all;                             /* the field of what holds for lanes without one of their own */
+    Str *active, *pending, *scheduled, *dead; /* states */
+    Str *one;                                 /* the wake token */
     Str *stalled_reason;
     Str *run_id;
     char run_id_text[48];
@@ -123,12 +125,45 @@ bool keys_open_derived(Call *c, Str *name, int type, Use use, Key **key);
 
 bool keys_missing(Key *key);
 
-/* Whether the queue is paused: the field is there, whatever its value. */
-bool keys_paused(Call *c, Str *meta, bool *paused);
+/* The text of a derived string key, NULL when it is not there. */
+bool keys_text(Call *c, Str *name, Use use, Str **text);
 
 /* In cluster mode: all these keys are here, or may be created here; a slot on the move is TRYAGAIN. One call answers
  * for all of them, before the first write and before a missing row is taken for a ghost. */
 bool keys_resident(Call *c, Str **names, size_t count);
+
+/* ---- limits.c: how many jobs may be claimed now ---------------------------------------------------------------------- */
+
+/* The allowance of a queue without limits. */
+#define UNLIMITED (1LL << 52)
+
+/* A rate, as a bucket of tokens that is refilled evenly. */
+typedef struct Bucket {
+    Str *name;         /* the limiter */
+    long long full_at; /* Unix microseconds, now at the earliest */
+    long long max;     /* tokens of a full bucket; 0: there is no rate */
+    long long step;    /* what one takes to come back, microseconds */
+    long long tokens, spent;
+} Bucket;
+
+/* Looks at the limiter; bucket_pace makes a rate of it, max being at least 1. */
+bool bucket_look(Call *c, Bucket *bucket, Str *name, Use use);
+void bucket_pace(const Call *c, Bucket *bucket, long long max, const Str *duration);
+/* When the next token of an empty bucket comes, Unix ms. */
+long long bucket_next(const Bucket *bucket);
+void bucket_spend(Bucket *bucket, long long tokens);
+/* What was spent, if anything. */
+void bucket_write(Call *c, const Bucket *bucket);
+
+typedef struct Allowance {
+    long long most; /* jobs that may be claimed now */
+    Bucket bucket;
+} Allowance;
+
+/* ALLOWANCE; the caller may read meta. */
+bool allowance_look(Call *c, Str *meta, Key *active, Allowance *allowance);
+/* ROOM, planned: so many ids are about to leave the active set. */
+bool room_look(Call *c, Key *active, long long leaving, long long *wakes);
 
 /* ---- lanes.c: grouped jobs ---------------------------------------------------------------------------------------- */
 
@@ -146,33 +181,85 @@ typedef struct Lane {
     Str *group;
     Str *name; /* the lane's pending set */
     long long active, entered, left, limit, waiting;
-    bool counted, limited, paused, ringed;
-    Source source;     /* only of a lane that the ring was walked for */
+    bool counted, limited, paused, waits, ringed;
+    /* only of a lane that the ring was walked for */
+    Source source;
+    bool rated; /* the rate and the weight are known */
+    Bucket bucket;
+    long long weight;
     struct Lane *next; /* in the order of first reading */
 } Lane;
 
 typedef struct Lanes {
     Lane *first, *last;
     ValkeyModuleDict *by_group;
-    Strs ringing;    /* groups that go on the ring, in order */
-    long long wakes; /* of lanes and of flat jobs alike */
+    size_t searched;           /* for how many lanes the ring was searched */
+    ValkeyModuleDict *on_ring; /* the groups on it, once it was read as a whole */
+    Strs ringing;              /* groups that go on the ring, in order */
+    long long wakes;           /* of lanes and of flat jobs alike */
 } Lanes;
 
 bool lanes_get(Call *c, Lanes *lanes, Str *group, Lane **lane);
 /* As lanes_get, for a caller that goes along the ring itself: the ring is not searched for the lane, which would cost
  * O(lanes), and the lane's set stays open in its source. */
 bool lanes_walk(Call *c, Lanes *lanes, Str *group, Lane **lane);
+/* Reads the weight and the rate of a lane that was walked to; once a call. */
+bool lanes_rate(Call *c, Lane *lane);
 /* Whether a job of the lane could be claimed now. */
 bool lanes_servable(const Lane *lane);
 void lanes_enter(Lane *lane);
 void lanes_leave(Lane *lane);
 void lanes_ring(Lanes *lanes, Lane *lane);
+/* The counts, and the ring. */
 void lanes_write(Call *c, Lanes *lanes);
 /* READY: the id waits, in its lane, or for a flat job (NULL) in pending. The plan has been made before. */
 void lanes_ready(Call *c, Key *pending, Str *pending_name, const Lane *lane, long long priority, Str *id);
 /* A settle that leaves a lane empty takes it off the ring. */
 void lanes_unring(Call *c, const Lane *lane);
 void lanes_free(Lanes *lanes);
+
+/* ---- turns.c: whose turn it is -------------------------------------------------------------------------------------- */
+
+typedef struct Score {
+    long long score;
+    Str *member;
+} Score;
+
+/* The walk along the ring, in thought. */
+typedef struct Walk {
+    Lanes *lanes;
+    Str *ring_name, *meta_name;
+    Key *ring;
+    long long on_ring, passed; /* how many groups the ring holds, and how many of them were passed */
+    Strs queued;               /* groups that went to its end */
+    size_t next_queued;        /* the first of them that was not passed */
+    Str *head;                 /* the group at the head, NULL: not known, or none */
+    Str *kept, *kept_given;    /* the turn that was under way, as it is stored: its group, and how many jobs it gave */
+    Str *turn;                 /* the same as the walk goes on, NULL: no turn is under way */
+    long long given;
+    Score *waits; /* groups that have no token, and until when */
+    size_t waiting, room;
+    long long dropped; /* heads that have left unserved */
+    bool tired;        /* they were too many: somebody else goes on */
+} Walk;
+
+/* The first id that was not used, NULL when all were. */
+Str *source_head(Source *source);
+void source_use(Source *source);
+
+/* Where the walk begins; the first four fields are known. */
+bool walk_begin(Call *c, Walk *walk);
+/* The lane whose turn it is, NULL when none can be served. False for a refusal. */
+bool walk_turn(Call *c, Walk *walk, Lane **lane);
+/* The lane at the head has given a job. */
+void walk_served(Walk *walk, Lane *lane);
+/* Where the walk ends, the last look: the caller may write what it will change. */
+bool walk_end(Call *c, Walk *walk);
+/* Who waits for a token, and the tokens that were spent. */
+void walk_write_lanes(Call *c, Walk *walk);
+/* The ring, and whose turn goes on. */
+void walk_write_ring(Call *c, Walk *walk);
+void walk_free(Walk *walk);
 
 /* ---- settle.c: what COMPLETE and FAIL share ------------------------------------------------------------------------ */
 
@@ -183,8 +270,11 @@ typedef struct Settle {
     Str *active_name;
     Str *place_name; /* where the id leaves from */
     Key *place;
+    bool leaves_active;
     Lane *lane; /* NULL for a flat job */
     long long attempts;
+    Str *dedup; /* the dedup id it holds or held, NULL: none */
+    bool dedup_kept;
     Lanes lanes;
 } Settle;
 
@@ -198,6 +288,9 @@ bool settle_token(Call *c, const Str *attempts, const Str *token, const char *st
 bool settle_check(Call *c, Settle *s, const Str *token, const SettleTexts *texts);
 /* Writes what settle_check planned, all but the wake. */
 void settle_depart(Call *c, Settle *s);
+
+/* UNPARK: the name of the dedup key that goes with the job, NULL when there is none or another job has it. */
+bool settle_unpark(Call *c, Str *dedup, const Str *id, Str **name);
 
 /* ---- wake.c -------------------------------------------------------------------------------------------------------- */
 
@@ -223,15 +316,21 @@ void effect_zrem(Call *c, Key *key, Str *name, Str *member, const char *event);
 /* Takes the lowest ids of a set out of it: `members` are these, in order. */
 void effect_zpopmin(Call *c, Key *key, Str *name, const Strs *members);
 void effect_zadd(Call *c, Key *key, Str *name, long long score, Str *member);
+/* Adds members, one at least, that are not there yet. */
+void effect_zadd_all(Call *c, Key *key, Str *name, const Score *scores, size_t count);
 void effect_hset(Call *c, Key *key, Str *name, const Field *fields, size_t count);
 void effect_hdel(Call *c, Key *key, Str *name, Str *field);
+/* As effect_hdel, of fields of which one at least is there. */
+void effect_hdel_all(Call *c, Key *key, Str *name, Str **fields, size_t count);
 /* Adds `by` to a field whose value is known to be `was`. */
 void effect_hincrby(Call *c, Key *key, Str *name, Str *field, long long was, long long by);
 void effect_push(Call *c, Key *key, Str *name, int where, Str **items, size_t count);
 /* Takes so many items, one at least, off the head of a list. */
 void effect_ltrim(Call *c, Key *key, Str *name, long long count);
-/* Deletes a row and all that hangs on it. */
+/* Deletes keys that may be missing by one command. */
 void effect_retire(Call *c, Str **names, size_t count);
+/* A number as a string key that is gone at a time, Unix ms. */
+void effect_set_until(Call *c, Str *name, long long value, long long until);
 
 /* ---- the commands ------------------------------------------------------------------------------------------------- */
 

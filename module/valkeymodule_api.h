@@ -189,6 +189,7 @@ typedef struct ValkeyModuleCommandInfo {
     F(void, AutoMemory, (ValkeyModuleCtx *ctx)) \
     F(ValkeyModuleString *, CreateString, (ValkeyModuleCtx *ctx, const char *ptr, size_t len)) \
     F(ValkeyModuleString *, CreateStringFromLongLong, (ValkeyModuleCtx *ctx, long long n)) \
+    F(void, FreeString, (ValkeyModuleCtx *ctx, ValkeyModuleString *str)) \
     F(const char *, StringPtrLen, (const ValkeyModuleString *str, size_t *len)) \
     F(ValkeyModuleKey *, OpenKey, (ValkeyModuleCtx *ctx, ValkeyModuleString *name, int mode)) \
     F(void, CloseKey, (ValkeyModuleKey *key)) \
@@ -212,6 +213,7 @@ typedef struct ValkeyModuleCommandInfo {
     F(ValkeyModuleCallReply *, Call, (ValkeyModuleCtx *ctx, const char *command, const char *format, ...)) \
     F(int, CallReplyType, (ValkeyModuleCallReply *reply)) \
     F(long long, CallReplyInteger, (ValkeyModuleCallReply *reply)) \
+    F(ValkeyModuleString *, CreateStringFromCallReply, (ValkeyModuleCallReply *reply)) \
     F(void, FreeCallReply, (ValkeyModuleCallReply *reply)) \
     F(int, Replicate, (ValkeyModuleCtx *ctx, const char *command, const char *format, ...)) \
     F(int, NotifyKeyspaceEvent, (ValkeyModuleCtx *ctx, int type, const char *event, ValkeyModuleString *key)) \

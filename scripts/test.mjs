@@ -1,5 +1,5 @@
 /**
- * Sets the checkout up and runs one suite: `node scripts/test.mjs quick|worker|flows|parity|ci [vitest's own arguments]`.
+ * Sets the checkout up and runs one suite: `node scripts/test.mjs quick|worker|flows|controls|parity|ci [vitest's own arguments]`.
  *
  * Invariants: the last line is `N passed, N failed`, counted in test cases; the exit code is 0 only when a test ran and
  * none failed. With `EMQ_COUNT_FILE` set, the counts are appended to that file as one line of JSON.
@@ -15,6 +15,7 @@ const SUITES = {
   quick: { include: ['test/**/*.test.ts'], exclude: [CI_TESTS] },
   worker: all('worker', 'queue', 'bus', 'telemetry', 'metrics', 'testing', 'examples'),
   flows: all('flows'),
+  controls: all('controls'),
   parity: all('parity', 'conformance', 'access'),
   ci: { include: [CI_TESTS], exclude: [] },
 };

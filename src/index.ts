@@ -17,7 +17,27 @@ export {
   type Taken,
   type When,
 } from './wire/transitions.js';
-export { Jobs, type Enqueued, type EnqueuedMany, type Wire } from './queue/jobs.js';
+export { Jobs, type Enqueued, type EnqueuedMany, type Scheduled, type Wire } from './queue/jobs.js';
+export { JobControls, type DedupOwner, type Order } from './queue/job-controls.js';
+export { Lanes, type LaneCondition, type LaneEnqueueOptions, type LaneState } from './queue/lanes.js';
+export type { Rate } from './queue/rate.js';
+export { Admin } from './queue/admin.js';
+export type { JobDetails, JobsPage, Limits, ListedJob, Metrics, QueueStats } from './queue/admin-reads.js';
+export type { Obliterated } from './queue/obliterate.js';
+export type { Purged } from './queue/purge.js';
+export type { DeadFilter, Reprocessed } from './queue/reprocess.js';
+export { listQueues } from './queue/registry.js';
+export {
+  Repeats,
+  type FiredRepeats,
+  type Missed,
+  type RepeatInfo,
+  type RepeatJob,
+  type RepeatRun,
+  type RepeatSchedule,
+  type RepeatSpec,
+  type Upserted,
+} from './queue/repeats.js';
 export {
   Flows,
   type AddedFlow,
@@ -30,7 +50,8 @@ export { PreparedFlow, type Flow, type FlowChild, type OnFailure, type PlannedJo
 export type { Children } from './queue/flow-reads.js';
 export type { DeliveryReport } from './queue/flow-delivery.js';
 export type { FlowCounts } from './wire/flow-transitions.js';
-export type { EnqueueOptions, JobsOptions } from './queue/admission.js';
+export type { DedupOptions, EnqueueOptions, JobOptions, JobsOptions } from './queue/admission.js';
+export type { DedupMode } from './wire/lane-transitions.js';
 export type { JobLimits, ReadOpts } from './queue/opts.js';
 export { exponential, fixed, jitter, type Backoff, type BackoffPolicy } from './queue/backoff.js';
 export type { RunAt } from './queue/run-at.js';
@@ -47,9 +68,14 @@ export {
 export { Consumer, type ConsumerStats } from './worker/consumer.js';
 export type { ConsumerEvents } from './worker/consumer-events.js';
 export type { ConsumeOptions } from './worker/options.js';
+export { BatchConsumer, type BatchStats } from './worker/batch-consumer.js';
+export type { BatchConsumerEvents, BatchContext, BatchHandler } from './worker/batch-handler.js';
+export type { ConsumeBatchOptions } from './worker/batch-options.js';
+export type { BatchPartition, Verdict, Verdicts } from './worker/batch-verdicts.js';
 export {
   DelayError,
   JobAbortedError,
+  RateLimitError,
   UnrecoverableError,
   type ConsumedJob,
   type Handler,

@@ -17,6 +17,8 @@ local function die(b, f, child, reason, height)
   deed('ZREM', b .. 'flow:held', f.id)
   deed('HSET', f.row, 'state', 'dead', 'last_error', last_error)
   deed('ZADD', b .. 'dead', digits(now()), f.id)
+  local key = parked(b, f.id, f.dedup)
+  if key then deed('DEL', key) end
   news[#news + 1] = cjson.encode({ event = 'failed', job = f.id, error = string.sub(last_error, 1, 512) })
   if not f.parent then return nil end
   if height < HIGHEST_CLIMB and queue_of(b, f.parent_queue) == queue_of(b) then

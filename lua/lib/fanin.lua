@@ -5,6 +5,9 @@
 -- @include lib/clock
 -- @include lib/lapse
 -- @include lib/outbox
+-- @include lib/dedup
+
+local FIELDS = { 'state', 'group', 'priority', 'parent', 'parent_queue', 'parent_policy', 'landing', 'dedup' }
 
 local parents = {} -- id -> plan
 local deeds = {} -- commands, in order
@@ -21,8 +24,7 @@ local function parent_plan(b, id)
   local f = parents[id]
   if f then return f end
   local row = b .. 'job:' .. id
-  local fields =
-    redis.call('HMGET', row, 'state', 'group', 'priority', 'parent', 'parent_queue', 'parent_policy', 'landing')
+  local fields = redis.call('HMGET', row, unpack(FIELDS))
   if not alive(row, fields[1]) then return nil end
   local open, err = stored('dependencies', redis.call('GET', row .. ':dependencies'))
   if err then return nil, err end
@@ -32,6 +34,7 @@ local function parent_plan(b, id)
   f = { id = id, row = row, open = open, listed = redis.call('HLEN', row .. ':children') }
   f.landing = fields[7] and landing
   f.state, f.group, f.rank, f.parent, f.parent_queue, f.policy = unpack(fields, 1, 6)
+  f.dedup = fields[8]
   for _, name in ipairs({ ':processed', ':unsuccessful', ':failed' }) do redis.call('HLEN', row .. name) end
   parents[id] = f
   return f

@@ -4,9 +4,9 @@
 -- @include lib/clock
 -- @include lib/lanes
 
--- due(set, at, limit) -> up to limit ids, earliest first
-local function due(set, at, limit)
-  return redis.call('ZRANGE', set, '-inf', digits(at), 'BYSCORE', 'LIMIT', '0', digits(limit))
+-- due(set, at, limit, offset) -> up to limit ids, earliest first, from place offset on
+local function due(set, at, limit, offset)
+  return redis.call('ZRANGE', set, '-inf', digits(at), 'BYSCORE', 'LIMIT', digits(offset or 0), digits(limit))
 end
 
 -- alive(row, field) -> false for a ghost, an id whose row is not there; `field` is one that every row has
@@ -28,23 +28,30 @@ local function ready(b, pending, group, rank, leaves)
   return { key = l.key, score = priority(rank) }
 end
 
--- bring_back(set, pending, b, limit, leaves) -> how many due ids of `set` wait again, or an ERR
-local function bring_back(set, pending, b, limit, leaves)
+-- plan_back(ids, pending, b, leaves, only) -> how many of the ids wait again, and the moves; or nil, nil and an ERR.
+-- `only`: those of that group, and no ghosts.
+local function plan_back(ids, pending, b, leaves, only)
   redis.call('ZCARD', pending)
   local moves, count = {}, 0
-  for i, id in ipairs(due(set, now(), limit)) do
+  for _, id in ipairs(ids) do
     local row = b .. 'job:' .. id
     local fields = redis.call('HMGET', row, 'state', 'group', 'priority')
-    moves[i] = { id = id, row = row }
-    if alive(row, fields[1]) then
-      local err
-      moves[i].to, err = ready(b, pending, fields[2], fields[3], leaves)
-      if err then return err end
-      count = count + 1
+    if not only or fields[2] == only then
+      local move = { id = id, row = row }
+      moves[#moves + 1] = move
+      if alive(row, fields[1]) then
+        local err
+        move.to, err = ready(b, pending, fields[2], fields[3], leaves)
+        if err then return nil, nil, err end
+        count = count + 1
+      end
     end
   end
-  local room = count > 0 and wake_room(b .. 'wake') or 0
+  return count, moves
+end
 
+-- write_back(set, moves)
+local function write_back(set, moves)
   for _, move in ipairs(moves) do
     redis.call('ZREM', set, move.id)
     if move.to then
@@ -52,7 +59,4 @@ local function bring_back(set, pending, b, limit, leaves)
       redis.call('ZADD', move.to.key, move.to.score, move.id)
     end
   end
-  write_lanes(b)
-  push_wakes(b .. 'wake', room)
-  return count
 end

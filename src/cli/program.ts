@@ -59,7 +59,7 @@ export async function runProgram(
     return failure.exit;
   };
   const program = new Command('emq')
-    .description('EchoMQ: a job queue on Valkey. Nodes for development, traces, checks.')
+    .description('EchoMQ: a job queue on Valkey. Queues and jobs at work, nodes for development, traces, checks.')
     .version(version)
     .exitOverride()
     .showHelpAfterError('(--help says more)')

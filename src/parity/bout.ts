@@ -12,9 +12,9 @@
 import { randomBytes } from 'node:crypto';
 
 import type { Reply } from '../wire/call.js';
-import { agendaOf, apart, differences, pageOf, rowOf } from './compare.js';
+import { apart, differences, ordered, timeless, timely } from './compare.js';
 import { flowViolations } from './flow-invariants.js';
-import { violations } from './invariants.js';
+import { claimViolations, violations } from './invariants.js';
 import { bytesOf, keysOf, latin1, readKeys, removeKeys, type Bytes, type Keys } from './keyspace-dump.js';
 import { isRefusal, predict, type ModelCall, type ModelReply, type Prediction } from './model/index.js';
 import { ask, clockOf, perform, runIdOf, type Answer, type ParityNode } from './node.js';
@@ -96,6 +96,7 @@ export class Bout {
     const step = draw(this.#scene(seed));
     this.#story.push(showStep(step));
     await this.#options.begin?.();
+    const before = this.keys;
     if (step.kind === 'call') await this.#call(step.call);
     else await this.#plant(step);
     try {
@@ -105,7 +106,9 @@ export class Bout {
     }
     await this.#settle();
     if (this.#options.mode === 'clean') {
+      const claimed = step.kind === 'call' ? [this.base, this.#second] : [];
       const wrong = [
+        ...claimed.flatMap((base) => claimViolations(before, this.keys, base)),
         ...violations(this.keys, this.base),
         ...violations(this.keys, this.#second),
         ...flowViolations(this.keys, [this.base, this.#second]),
@@ -172,8 +175,8 @@ export class Bout {
   async #settle(): Promise<void> {
     for (const side of this.#sides) {
       const real = withoutBrand(await readKeys(side.node.client, this.#scope(side.node)));
-      for (const { key, member, score } of apart(side.keys, real)) {
-        const answer = await ask(side.node.client, ['ZADD', bytesOf(key), 'XX', String(score), bytesOf(member)]);
+      for (const command of apart(side.keys, real)) {
+        const answer = await ask(side.node.client, command);
         if (!answer.ok) this.#fail('a time cannot be made equal', [answer.text]);
       }
     }
@@ -214,24 +217,15 @@ function wrongAnswer(call: ModelCall, prediction: Prediction, answer: Answer, to
   const wanted = JSON.stringify(prediction.reply);
   if (!answer.ok) return `expected ${wanted}, got ${answer.text}`;
   const found = toModel(answer.reply);
-  const got = JSON.stringify(
-    call.transition === 'agenda' ? agendaOf(found, prediction.reply, toleranceMs) : ordered(call, found, false),
-  );
+  const told = timely(call.transition, ordered(call, found, false), prediction.reply, toleranceMs);
+  const got = JSON.stringify(told);
   return got === wanted ? undefined : `expected ${wanted}, got ${got}`;
-}
-
-/** A reply whose order is the server's own business, in the order of the bytes. */
-function ordered({ transition }: ModelCall, reply: ModelReply, anyEpoch: boolean): ModelReply {
-  if (transition === 'get') return rowOf(reply, anyEpoch);
-  return transition === 'flow_children' ? pageOf(reply) : reply;
 }
 
 /** What of an answer has to be the same on both executors. */
 function comparable(call: ModelCall, answer: Answer): unknown {
   if (answer.ok) {
-    const reply = toModel(answer.reply);
-    if (call.transition === 'agenda') return { reply: agendaOf(reply, [0], Infinity) };
-    return { reply: ordered(call, reply, true) };
+    return { reply: timeless(call.transition, ordered(call, toModel(answer.reply), true)) };
   }
   // the server's own texts tell where in a script an error was raised
   if (!/^(EMQ|ERR)/.test(answer.text)) return { error: answer.text.split(' ', 1)[0] };

@@ -31,7 +31,8 @@ export function violations(keys: Keys, base: Bytes): string[] {
 
   const lanes = new Map<Bytes, Bytes[]>();
   for (const key of keys.keys()) {
-    const group = key.startsWith(`${base}g:`) ? key.slice(base.length + 2, -':pending'.length) : undefined;
+    const isLane = key.startsWith(`${base}g:`) && key.endsWith(':pending');
+    const group = isLane ? key.slice(base.length + 2, -':pending'.length) : undefined;
     if (group !== undefined) lanes.set(group, members(`g:${group}:pending`));
   }
 
@@ -70,22 +71,55 @@ export function violations(keys: Keys, base: Bytes): string[] {
     if (counted.has(group) && real === 0) wrong.push(`gactive keeps a field for ${group}`);
   }
 
-  // the ring holds the lanes that can be served, each once
+  // the ring holds the lanes that can be served, each once; none of them waits for its rate
   const ring = items('ring');
   if (new Set(ring).size !== ring.length) wrong.push(`the ring holds a lane twice: ${ring.join(' ')}`);
+  const waiting = members('gwait');
   const parked = keys.get(`${base}paused`);
   for (const group of new Set([...lanes.keys(), ...ring])) {
-    const limit = hash('glimit').get(group);
+    const limit = hash('glimit').get(group) ?? hash('glimit').get('*');
     const servable =
       (lanes.get(group)?.length ?? 0) > 0 &&
       !(parked?.type === 'set' && parked.members.has(group)) &&
+      !waiting.includes(group) &&
       (limit === undefined || (inFlight.get(group) ?? 0) < Number(limit));
     if (servable !== ring.includes(group))
       wrong.push(`lane ${group} can be served: ${servable}, on the ring: ${!servable}`);
+  }
+
+  // a dedup key names the job that holds it, or outlives its job for a time
+  for (const [key, entry] of keys) {
+    if (!key.startsWith(`${base}de:`) || entry.type !== 'string') continue;
+    const held = hash(`job:${entry.value}`).get('dedup');
+    if (held !== key.slice(base.length + 3) && entry.lapses === false)
+      wrong.push(`${key.slice(base.length)} names ${entry.value}, which does not hold it`);
+  }
+
+  // a repeat has its place, by its next slot
+  for (const name of members('repeat')) {
+    const record = hash(`repeat:${name}`);
+    const next = record.get('next');
+    const runs = next !== undefined && !record.has('paused');
+    const entry = keys.get(`${base}repeat`);
+    const score = entry?.type === 'zset' ? entry.scores.get(name) : undefined;
+    if (record.size === 0 || score !== (runs ? Number(next) : Infinity))
+      wrong.push(`repeat ${name} is to fire at ${next}, paused: ${record.has('paused')}, and its place is ${score}`);
   }
 
   const wake = items('wake');
   if (wake.length > 64 || wake.some((one) => one !== '1'))
     wrong.push(`wake holds ${wake.length}, or something else than 1`);
   return wrong;
+}
+
+/** What a claim must not do: it exceeds no ceiling. `before` and after it, a line each. */
+export function claimViolations(before: Keys, after: Keys, base: Bytes): string[] {
+  const size = (keys: Keys): number => {
+    const active = keys.get(`${base}active`);
+    return active?.type === 'zset' ? active.scores.size : 0;
+  };
+  const meta = before.get(`${base}meta`);
+  const ceiling = Number((meta?.type === 'hash' && meta.fields.get('concurrency')) || 0);
+  if (size(after) <= size(before) || ceiling < 1 || size(after) <= ceiling) return [];
+  return [`${size(after)} jobs are active, the ceiling is ${ceiling}`];
 }

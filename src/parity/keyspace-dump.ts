@@ -25,8 +25,8 @@ export type Content =
   /** Entries as they come, each one text. */
   | { readonly type: 'stream'; readonly entries: Bytes[] };
 
-/** One key: what it holds, and whether it lapses. */
-export type Entry = Content & { readonly lapses: boolean };
+/** One key: what it holds, and when it lapses, Unix ms; false: never. */
+export type Entry = Content & { lapses: number | false };
 
 /** A keyspace: key -> entry. */
 export type Keys = Map<Bytes, Entry>;
@@ -67,7 +67,7 @@ export async function readKeys(client: Redis, match = '*'): Promise<Keys> {
     client,
     names.flatMap((key): RawCommand[] => [
       ['TYPE', bytesOf(key)],
-      ['PTTL', bytesOf(key)],
+      ['PEXPIRETIME', bytesOf(key)],
     ]),
   );
   const read = await Promise.all(
@@ -75,7 +75,8 @@ export async function readKeys(client: Redis, match = '*'): Promise<Keys> {
       const type = text(types[2 * i]) as Entry['type'];
       if (!Object.hasOwn(READS, type)) throw new EmqError('ERR', `ERR key ${JSON.stringify(key)} is of type ${type}`);
       const reply = await need(client, READS[type](bytesOf(key)));
-      return [key, { ...content(type, reply), lapses: Number(text(types[2 * i + 1])) >= 0 }];
+      const until = Number(text(types[2 * i + 1]));
+      return [key, { ...content(type, reply), lapses: until >= 0 && until }];
     }),
   );
   return new Map(read);

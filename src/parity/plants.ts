@@ -6,6 +6,7 @@
  * Does not: send anything; the commands go to every node alike.
  */
 import type { Bytes } from './keyspace-dump.js';
+import { LANE_CLEAN, LANE_DIRTY, mendLanes, own, type Plant } from './lane-plants.js';
 import type { RawCommand } from './node.js';
 import {
   across,
@@ -24,8 +25,6 @@ import {
   type Scene,
 } from './scene.js';
 
-type Plant = (scene: Scene) => RawCommand[];
-
 /** The commands of one random plant; none when it found nothing to act on. */
 export function plant(scene: Scene): RawCommand[] {
   const { rng } = scene;
@@ -40,13 +39,8 @@ const group = (scene: Scene): Bytes =>
 const lane = (g: Bytes): Bytes => `g:${g}:pending`;
 
 /** Whether a lane with this many waiting and in flight can be served. */
-function servable(
-  scene: Scene,
-  g: Bytes,
-  waiting: number,
-  active: number,
-  limit = fieldOf(scene, 'glimit', g),
-): boolean {
+function servable(scene: Scene, g: Bytes, waiting: number, active: number, limit = own(scene, 'glimit', g)): boolean {
+  if (membersOf(scene, 'gwait').includes(g)) return false;
   const parked = scene.keys.get(`${scene.base}paused`);
   if (parked?.type === 'set' && parked.members.has(g)) return false;
   return waiting > 0 && (limit === undefined || active < Number(limit));
@@ -178,7 +172,7 @@ const isAwaited = (s: Scene, id: Bytes): boolean =>
 
 const hangOn = rowPlant((s, row) => [
   s.rng.pick([
-    command('SET', `${row}:lock`, 'w', 'PX', '9000000'),
+    command('SET', `${row}:lock`, 'w', 'PXAT', String(s.now + 9_000_000)),
     command('DEL', `${row}:lock`),
     command('HSET', row, 'lock', 'w'),
     command('HDEL', row, 'lock'),
@@ -248,8 +242,6 @@ const flowPlaces: Plant = (s) => {
   ];
 };
 
-const dedup = rowPlant((s, _row, id) => [command('SET', `${s.base}de:${s.rng.pick(['a', 'b'])}`, id, 'PX', '9000000')]);
-
 const CLEAN: readonly Plant[] = [
   ...Array<Plant>(5).fill(admitToLane),
   ...Array<Plant>(6).fill(claimFromLane),
@@ -266,7 +258,7 @@ const CLEAN: readonly Plant[] = [
   noChild,
   noChild,
   ...Array<Plant>(3).fill(hangOn),
-  dedup,
+  ...LANE_CLEAN,
 ];
 
 /** A lease from another run of the server. */
@@ -316,6 +308,7 @@ const mend: Plant = (s) => [
     .map(([key]) => command('DEL', key)),
   command('DEL', ...['gactive', 'glimit', 'metrics:completed', 'metrics:failed'].map((name) => s.base + name)),
   command('HDEL', `${s.base}meta`, 'letters'),
+  ...mendLanes(s),
   ...rowsOf(s).flatMap((id) => [
     command('HSET', `${s.base}job:${id}`, 'attempts', '1'),
     command('HDEL', `${s.base}job:${id}`, 'stalled', 'credit'),
@@ -369,6 +362,7 @@ const DIRTY: readonly Plant[] = [
   secondPlace,
   ringTwice,
   pausedAnyhow,
+  ...LANE_DIRTY,
   ...Array<Plant>(6).fill(flowKeys),
   ...Array<Plant>(3).fill(flowPlaces),
 ];

@@ -42,6 +42,12 @@ export function membersOf({ keys, base }: Scene, name: Bytes): Bytes[] {
   return entry?.type === 'zset' ? [...entry.scores.keys()].sort() : [];
 }
 
+/** The score of a member of a set. */
+export function scoreOf({ keys, base }: Scene, name: Bytes, member: Bytes): number | undefined {
+  const entry = keys.get(base + name);
+  return entry?.type === 'zset' ? entry.scores.get(member) : undefined;
+}
+
 /** A field of a hash. */
 export function fieldOf({ keys, base }: Scene, name: Bytes, field: Bytes): Bytes | undefined {
   const entry = keys.get(base + name);
@@ -89,7 +95,7 @@ export function anyId({ rng, mode }: Scene): Bytes {
 
 /** A waiting time of at least 60 s, or as long ago, that ends at a distance from all other times. */
 export function span(scene: Scene): number {
-  const times = ['active', 'schedule', 'dead', 'flow:held', 'flow:landed'].flatMap((name) => {
+  const times = ['active', 'schedule', 'dead', 'gwait', 'flow:held', 'flow:landed'].flatMap((name) => {
     const entry = scene.keys.get(scene.base + name);
     return entry?.type === 'zset' ? [...entry.scores.values()] : [];
   });

@@ -7,7 +7,9 @@
  * always agree on what is due and in which order. Does not: send anything.
  */
 import { latin1, type Bytes } from './keyspace-dump.js';
+import { CONTROL_MAKES } from './control-steps.js';
 import { BESIDE_FLOWS, FLOW_MAKES } from './flow-steps.js';
+import { LANE_MAKES } from './lane-steps.js';
 import type { ModelCall } from './model/index.js';
 import type { RawCommand } from './node.js';
 import type { Rng } from './prng.js';
@@ -43,6 +45,9 @@ const EDGE_NUMBERS = [
   '99999999999999999999',
   '4503599627370496',
 ];
+
+/** Transitions that take no number at its edge. */
+const ENDLESS = ['set_limits', 'lane_set', 'back_off'];
 
 /** The next step. */
 export function draw(scene: Scene): Step {
@@ -266,12 +271,16 @@ export const MAKES: Readonly<Record<string, readonly [number, Make]>> = {
   browse: [
     2,
     (s) => {
-      const set = s.rng.pick(['pending', 'active', 'schedule', 'dead', 'flow:held']);
-      return call('browse', [s.base + set], [s.rng.pick(['0', '1', '2']), small(s.rng)]);
+      const set = s.rng.pick(['pending', 'active', 'schedule', 'dead', 'flow:held', 'g:PRT0KHTOWnGLu1:pending']);
+      const odd = s.mode === 'dirty' ? [['up'], ['asc', 'score']] : [];
+      const order = s.rng.pick([[], [], ['asc'], ['desc'], ['asc', 'scores'], ['desc', 'scores'], ...odd]);
+      return call('browse', [s.base + set], [s.rng.pick(['0', '1', '2']), small(s.rng), ...order]);
     },
   ],
   counts: [1, (s) => call('counts', [s.base], COUNTS)],
   ...FLOW_MAKES,
+  ...LANE_MAKES,
+  ...CONTROL_MAKES,
   metrics: [1, (s) => call('metrics', [`${s.base}metrics:${s.rng.pick(['completed', 'failed'])}`], [])],
 };
 
@@ -297,11 +306,12 @@ function weighted(rng: Rng, makes: typeof ALL): readonly [number, Make] {
 function broken({ rng, mode }: Scene, made: ModelCall): ModelCall {
   if (mode === 'clean' || !rng.chance(7)) return made;
   // a cursor is the server's own
-  const first = made.transition === 'flow_children' ? 1 : 0;
+  const first = made.transition === 'flow_children' ? 1 : made.transition === 'lanes' ? 2 : 0;
   const numeric = made.args.flatMap((arg, i) => (i >= first && /^-?\d+$/.test(arg) ? [i] : []));
   if (numeric.length === 0) return made;
   const place = rng.pick(numeric);
-  const bad = rng.pick(rng.chance(70) ? BAD_NUMBERS : EDGE_NUMBERS);
+  // a rate that large would come and go within a step
+  const bad = rng.pick(rng.chance(70) || ENDLESS.includes(made.transition) ? BAD_NUMBERS : EDGE_NUMBERS);
   return { ...made, args: made.args.map((arg, i) => (i === place ? bad : arg)) };
 }
 

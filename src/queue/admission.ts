@@ -6,7 +6,8 @@
  */
 import type { StandardSchemaV1 } from '@standard-schema/spec';
 import { inputError, show } from '../wire/errors.js';
-import { checkId } from '../wire/keyspace.js';
+import { checkDedupId, checkGroup, checkId } from '../wire/keyspace.js';
+import type { DedupClaim, DedupMode } from '../wire/lane-transitions.js';
 import { encodePayload, jsonCodec, type Codec } from './codec.js';
 import { checkPriority, known, positive } from './input.js';
 import { LIMIT_NAMES, optsText, type JobLimits } from './opts.js';
@@ -23,7 +24,8 @@ export interface JobsOptions<T, Input = T> {
   maxPayloadBytes?: number;
 }
 
-export interface EnqueueOptions extends JobLimits {
+/** What every job may be given, one of a flow too. */
+export interface JobOptions extends JobLimits {
   /** A branded id of your own, `JOB` + 11 digits; enqueueing it again answers `duplicate`. Default: a new one. */
   id?: string | undefined;
   /** 0 (first, the default) to 2097152. */
@@ -32,15 +34,49 @@ export interface EnqueueOptions extends JobLimits {
   opts?: Readonly<Record<string, unknown>> | undefined;
 }
 
+/** A name of which a queue has one job at a time. */
+export interface DedupOptions {
+  /** 1 to 255 of `A-Z a-z 0-9 . _ -`. */
+  id: string;
+  /**
+   * What an admission does when another job has the name:
+   * - `drop` (default): nothing, as long as that job waits, runs or is put off.
+   * - `throttle`: nothing, until `ttlMs` after that job was admitted, even if it is done by then.
+   * - `replace`: gives that job this payload (and these opts, if any) while it waits or is scheduled, and the new time if it
+   *   is scheduled again; when it runs already, the new job is admitted and has the name from then on.
+   */
+  mode?: DedupMode | undefined;
+  /** The name is free again after so many ms at the latest. Default: it has no end but its job's. `throttle` needs it. */
+  ttlMs?: number | undefined;
+  /**
+   * The name outlives its job's completion, until `ttlMs` is over: an idempotency key. A job that dies, or is removed, frees
+   * it all the same. Default: only with `throttle`.
+   */
+  keep?: boolean | undefined;
+}
+
+export interface EnqueueOptions extends JobOptions {
+  /** The lane it goes to: a branded id of any namespace, say a tenant's. Default: none. */
+  group?: string | undefined;
+  /** A job with the same dedup id is not admitted twice at a time. */
+  dedup?: DedupOptions | undefined;
+}
+
 /** What an admission writes, but for the id. */
 export interface Admitted {
   readonly payload: Buffer;
   readonly priority: number | undefined;
   readonly opts: string | undefined;
+  readonly group?: string | undefined;
+  readonly dedup?: DedupClaim | undefined;
 }
 
-/** The options of an admission. */
+/** The options of every job. */
 export const ADMISSION = ['id', 'priority', 'opts', ...LIMIT_NAMES] as const;
+/** The options of a job that is enqueued or scheduled by itself. */
+export const ENQUEUE = [...ADMISSION, 'group', 'dedup'] as const;
+/** The same where the lane is an argument of its own. */
+export const LANE_ENQUEUE = [...ADMISSION, 'dedup'] as const;
 
 export class Admission<T, Input> {
   readonly codec: Codec<T>;
@@ -60,11 +96,16 @@ export class Admission<T, Input> {
     options: EnqueueOptions,
     trace?: Readonly<Record<string, string>>,
   ): Promise<Admitted> {
-    if (options.id !== undefined) checkId(options.id);
+    const { id, group, dedup } = options;
+    if (id !== undefined) checkId(id);
+    if (group !== undefined) checkGroup(group);
+    const claim = dedup === undefined ? undefined : checkDedup(dedup);
     return {
       payload: await this.payload(payload),
       priority: checkPriority(options.priority),
       opts: optsText(options, trace),
+      ...(group === undefined ? {} : { group }),
+      ...(claim === undefined ? {} : { dedup: claim }),
     };
   }
 
@@ -94,4 +135,26 @@ export class Admission<T, Input> {
     const path = issue?.path?.map((part) => String(typeof part === 'object' ? part.key : part)).join('.');
     throw inputError(`the payload does not fit its schema${path ? ` at ${path}` : ''}: ${issue?.message ?? 'invalid'}`);
   }
+}
+
+/** With the defaults in. @throws EmqError `EMQ_INPUT`. */
+function checkDedup(dedup: DedupOptions): DedupClaim {
+  const {
+    id,
+    mode = 'drop',
+    ttlMs,
+    keep = mode === 'throttle',
+  } = known('dedup', dedup, ['id', 'mode', 'ttlMs', 'keep']);
+  checkDedupId(id);
+  if (!['drop', 'throttle', 'replace'].includes(mode)) {
+    throw inputError(`the mode of dedup must be drop, throttle or replace, got ${show(mode)}`);
+  }
+  if (typeof keep !== 'boolean') throw inputError(`keep of dedup must be true or false, got ${show(keep)}`);
+  if (ttlMs === undefined) {
+    if (mode === 'throttle')
+      throw inputError('dedup in mode throttle needs ttlMs: for how long no other job is admitted');
+    if (keep) throw inputError('dedup with keep needs ttlMs: for how long the name outlives the job at most');
+    return { id, mode, ttlMs: 0, keep };
+  }
+  return { id, mode, ttlMs: positive('ttlMs of dedup', ttlMs), keep };
 }

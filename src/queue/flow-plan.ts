@@ -9,7 +9,7 @@ import { mint } from '../ids/mint.js';
 import { EmqError, inputError, show } from '../wire/errors.js';
 import { checkId, Keyspace } from '../wire/keyspace.js';
 import type { PolicyToken } from '../wire/flow-transitions.js';
-import { ADMISSION, type Admission, type Admitted, type EnqueueOptions } from './admission.js';
+import { ADMISSION, type Admission, type Admitted, type JobOptions } from './admission.js';
 import { givenList, known } from './input.js';
 import { Jobs, type Wire } from './jobs.js';
 
@@ -23,7 +23,7 @@ import { Jobs, type Wire } from './jobs.js';
 export type OnFailure = 'fail' | 'ignore' | 'remove' | 'continue';
 
 /** A child, which may have children itself. */
-export interface FlowChild extends EnqueueOptions {
+export interface FlowChild extends JobOptions {
   /** Of the queue's payloads. Given a `Jobs` or `Queue` as `queue`, its codec, schema and limit are those that count. */
   readonly payload: unknown;
   /** Its queue, or that queue's name; a queue that is only named takes JSON. Default: the queue of its parent. */
@@ -34,7 +34,7 @@ export interface FlowChild extends EnqueueOptions {
 }
 
 /** A parent that runs when its children are done. */
-export interface Flow<Input = unknown> extends EnqueueOptions {
+export interface Flow<Input = unknown> extends JobOptions {
   readonly payload: Input | Uint8Array;
   /** One at least. */
   readonly children: readonly FlowChild[];
@@ -105,7 +105,7 @@ interface Place {
   readonly queue: string;
   readonly admission: { of(payload: unknown, ...rest: Rest): Promise<Admitted> };
 }
-type Rest = [EnqueueOptions, Readonly<Record<string, string>>?];
+type Rest = [JobOptions, Readonly<Record<string, string>>?];
 
 /** How many levels a flow may have, the root's included. */
 export const DEEPEST = 8;
@@ -164,7 +164,7 @@ export async function naming<R>(what: string, admitting: Promise<R>): Promise<R>
   }
 }
 
-function identity({ id }: EnqueueOptions): Pick<PlannedJob, 'id' | 'minted'> {
+function identity({ id }: JobOptions): Pick<PlannedJob, 'id' | 'minted'> {
   return id === undefined ? { id: mint(), minted: true } : { id, minted: false };
 }
 

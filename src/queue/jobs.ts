@@ -1,5 +1,6 @@
 /**
- * The verbs of a queue, one method for each transition, thin over the transition table.
+ * The verbs of a queue, one method for each transition, thin over the transition table: admissions, claims, settles and
+ * sweeps here, what an operator asks in job-controls.ts.
  *
  * Invariants: everything is checked before the wire; ordinary outcomes are values (`duplicate`, `gone`, `dead`, null),
  * refusals are `EmqError`s that left nothing written. At least once is the promise: a job may run again after a lapsed
@@ -8,38 +9,42 @@
  */
 import { mint } from '../ids/mint.js';
 import { telemetry } from '../telemetry/index.js';
+import type { Call, Reply } from '../wire/call.js';
 import { EmqError, inputError, show } from '../wire/errors.js';
-import type { Call, Outcome, Reply, Transition } from '../wire/call.js';
-import { checkId, Keyspace } from '../wire/keyspace.js';
-import {
-  COUNT_NAMES,
-  transitions,
-  type CountName,
-  type JobState,
-  type PlaceName,
-  type RecoveryLeg,
-  type Source,
-} from '../wire/transitions.js';
-import { Admission, ADMISSION, type EnqueueOptions, type JobsOptions } from './admission.js';
-import { complete, fail, type Runs } from './child.js';
-import type { Codec } from './codec.js';
-import { anyInteger, bytes, given, givenList, known, notNegative, positive } from './input.js';
-import { Job, readRow, TakenJob, type HeldJob, type JobRow } from './job.js';
+import { checkId } from '../wire/keyspace.js';
+import { transitions, type Source, type When } from '../wire/transitions.js';
+import { ENQUEUE, type Admitted, type EnqueueOptions } from './admission.js';
+import { complete, fail } from './child.js';
+import { anyInteger, bytes, given, givenList, known, positive } from './input.js';
+import { Job, TakenJob, type HeldJob } from './job.js';
+import { callOf, JobControls } from './job-controls.js';
 import { encodeResult } from './results.js';
 import { checkWhen, type RunAt } from './run-at.js';
 
-/** What the verbs need of a connector. `Connector` is one. */
-export interface Wire {
-  run(call: Call): Promise<Reply>;
-  runAll(calls: readonly Call[]): Promise<Outcome[]>;
-}
+export type { Wire } from './job-controls.js';
 
+/** What an admission came to. */
 export interface Enqueued {
+  /** The job that stands: the new one, or the one that was there. */
   readonly id: string;
-  readonly outcome: 'enqueued' | 'duplicate';
+  /**
+   * - `enqueued`: the new job waits.
+   * - `duplicate`: a job with this very id is there; nothing changed.
+   * - `deduplicated`: another job holds the dedup id; nothing changed.
+   * - `replaced`: another job holds the dedup id and has this payload now.
+   */
+  readonly outcome: 'enqueued' | 'duplicate' | 'deduplicated' | 'replaced';
 }
 
 export type EnqueuedMany = Enqueued | { readonly id: string; readonly outcome: 'failed'; readonly error: EmqError };
+
+/** What the admission of a scheduled job came to: as `Enqueued`, with `scheduled` for a new job. */
+export interface Scheduled {
+  readonly id: string;
+  readonly outcome: 'scheduled' | 'duplicate' | 'deduplicated' | 'replaced';
+}
+
+type Landed = Enqueued | Scheduled;
 
 const MINT_TRIES = 8;
 const BULK_STEP = 1000;
@@ -48,42 +53,16 @@ const BULK_STEP = 1000;
  * The verbs of one queue. `T` is the payload that a claim gives; `Input` is what may be enqueued, which differs from `T`
  * only where a schema transforms.
  */
-export class Jobs<T = unknown, Input = T> {
-  readonly queue: string;
-  readonly keys: Keyspace;
-  readonly #wire: Wire;
-  readonly #admission: Admission<T, Input>;
-  readonly #runs: Runs = { run: (transition, input) => this.#run(transition, input) };
-
-  /** @throws EmqError `EMQ_INPUT` for a queue name outside the grammar. */
-  constructor(wire: Wire, queue: string, options: JobsOptions<T, Input> = {}) {
-    this.#admission = new Admission(options);
-    this.keys = new Keyspace(queue);
-    this.queue = queue;
-    this.#wire = wire;
-  }
-
-  /** What runs its calls. @internal */
-  get wire(): Wire {
-    return this.#wire;
-  }
-
-  /** What judges and encodes its payloads. @internal */
-  get admission(): Admission<T, Input> {
-    return this.#admission;
-  }
-
-  /** What reads and writes its payloads. @internal */
-  get codec(): Codec<T> {
-    return this.#admission.codec;
-  }
-
-  /** Adds a job that can be claimed at once. With an id of your own, a second time is `duplicate` and changes nothing. */
+export class Jobs<T = unknown, Input = T> extends JobControls<T, Input> {
+  /**
+   * Adds a job that can be claimed at once, flat or in a lane (`group`). With an id of your own, a second time is
+   * `duplicate`; with a dedup id, see `DedupOptions`. The id of the outcome is that of the job that stands.
+   */
   async enqueue(payload: Input | Uint8Array, options: EnqueueOptions = {}): Promise<Enqueued> {
-    known('enqueue', options, ADMISSION);
+    known('enqueue', options, ENQUEUE);
     return await this.#producing('enqueue', 1, async (trace) => {
-      const admission = await this.#admission.of(payload, options, trace);
-      return await this.#admit(options.id, (id) => this.#run(transitions.enqueue, { id, ...admission }));
+      const admission = await this.admission.of(payload, options, trace);
+      return await this.#admit<Enqueued>(options.id, admission);
     });
   }
 
@@ -102,26 +81,25 @@ export class Jobs<T = unknown, Input = T> {
   ): Promise<EnqueuedMany[]> {
     const inputs = await Promise.all(
       items.map(async (item) => ({
-        id: known('an item', item, [...ADMISSION, 'payload']).id === undefined ? mint() : checkId(item.id as string),
-        ...(await this.#admission.of(item.payload, item, trace)),
+        id: known('an item', item, [...ENQUEUE, 'payload']).id === undefined ? mint() : checkId(item.id as string),
+        admission: await this.admission.of(item.payload, item, trace),
       })),
     );
     const results: EnqueuedMany[] = [];
     for (let i = 0; i < inputs.length; i += BULK_STEP) {
-      const step = inputs.slice(i, i + BULK_STEP);
-      const outcomes = await this.#wire.runAll(step.map((input) => this.#call(transitions.enqueue, input)));
+      const step = inputs.slice(i, i + BULK_STEP).map((input) => ({ ...input, ...this.#landing(input) }));
+      const outcomes = await this.wire.runAll(step.map(({ call }) => call));
       for (const [j, outcome] of outcomes.entries()) {
         const input = step[j];
         if (input === undefined) continue;
-        const { id } = input;
-        if (!outcome.ok) results.push({ id, outcome: 'failed', error: outcome.error });
+        if (!outcome.ok) results.push({ id: input.id, outcome: 'failed', error: outcome.error });
         else {
-          const answer = transitions.enqueue.read(outcome.reply);
+          const answer = input.read(outcome.reply) as Enqueued;
           // an id of our own that is taken was never the caller's wish: mint again
           results.push(
-            answer === 'duplicate' && items[i + j]?.id === undefined
-              ? await this.#enqueueAgain(input)
-              : { id, outcome: answer },
+            answer.outcome === 'duplicate' && items[i + j]?.id === undefined
+              ? await this.#enqueueAgain(input.admission)
+              : answer,
           );
         }
       }
@@ -129,17 +107,16 @@ export class Jobs<T = unknown, Input = T> {
     return results;
   }
 
-  /** Adds a job that can be claimed when its time has come and `promote` has run. */
-  async schedule(
-    payload: Input | Uint8Array,
-    runAt: RunAt,
-    options: EnqueueOptions = {},
-  ): Promise<{ readonly id: string; readonly outcome: 'scheduled' | 'duplicate' }> {
-    known('schedule', options, ADMISSION);
+  /**
+   * Adds a job that can be claimed when its time has come and `promote` has run; into its lane then, if it has one.
+   * Outcomes as of `enqueue`.
+   */
+  async schedule(payload: Input | Uint8Array, runAt: RunAt, options: EnqueueOptions = {}): Promise<Scheduled> {
+    known('schedule', options, ENQUEUE);
     const when = checkWhen(runAt);
     return await this.#producing('schedule', 1, async (trace) => {
-      const admission = await this.#admission.of(payload, options, trace);
-      return await this.#admit(options.id, (id) => this.#run(transitions.schedule, { id, when, ...admission }));
+      const admission = await this.admission.of(payload, options, trace);
+      return await this.#admit<Scheduled>(options.id, admission, when);
     });
   }
 
@@ -149,15 +126,15 @@ export class Jobs<T = unknown, Input = T> {
    */
   async claim(options: { leaseMs: number }): Promise<Job<T> | null> {
     const { leaseMs } = known('claim', options, ['leaseMs']);
-    const job = await this.#run(transitions.claim, { leaseMs: positive('leaseMs', leaseMs) });
-    return job && new Job(job, this.#admission.codec);
+    const job = await this.runs.run(transitions.claim, { leaseMs: positive('leaseMs', leaseMs) });
+    return job && new Job(job, this.admission.codec);
   }
 
   /** Claims up to `size` waiting jobs on one deadline; an empty array when there are none. */
   async claimBatch(options: { leaseMs: number; size: number }): Promise<Job<T>[]> {
     const { leaseMs, size } = known('claimBatch', options, ['leaseMs', 'size']);
     const input = { leaseMs: positive('leaseMs', leaseMs), size: positive('size', size) };
-    return (await this.#run(transitions.claimBatch, input)).map((job) => new Job(job, this.#admission.codec));
+    return (await this.runs.run(transitions.claimBatch, input)).map((job) => new Job(job, this.admission.codec));
   }
 
   /**
@@ -171,7 +148,7 @@ export class Jobs<T = unknown, Input = T> {
       throw inputError(`source must be flat, lanes or both, got ${show(source)}`);
     }
     const input = { leaseMs: positive('leaseMs', leaseMs), count: positive('count', count), source };
-    return (await this.#run(transitions.take, input)).map((taken) => new TakenJob(taken, this.#admission.codec));
+    return (await this.runs.run(transitions.take, input)).map((taken) => new TakenJob(taken, this.admission.codec));
   }
 
   /**
@@ -179,7 +156,7 @@ export class Jobs<T = unknown, Input = T> {
    * @throws EmqError `EMQSTALE`, `EMQSTATE` (not active).
    */
   async release(job: HeldJob): Promise<'released'> {
-    return await this.#run(transitions.release, checkHeld(job));
+    return await this.runs.run(transitions.release, checkHeld(job));
   }
 
   /**
@@ -188,7 +165,7 @@ export class Jobs<T = unknown, Input = T> {
    */
   async complete(job: HeldJob, options: { result?: unknown } = {}): Promise<'completed' | 'gone'> {
     const { result } = known('complete', options, ['result']);
-    return (await complete(this.#runs, checkHeld(job), () => encodeResult(job.id, result))).now;
+    return (await complete(this.runs, checkHeld(job), () => encodeResult(job.id, result))).now;
   }
 
   /**
@@ -206,7 +183,7 @@ export class Jobs<T = unknown, Input = T> {
       maxAttempts: positive('maxAttempts', maxAttempts),
       error: bytes('error', error),
     };
-    return (await fail(this.#runs, failure)).now;
+    return (await fail(this.runs, failure)).now;
   }
 
   /**
@@ -214,32 +191,32 @@ export class Jobs<T = unknown, Input = T> {
    * and whoever fails the job later adds it to `maxAttempts`. @throws EmqError `EMQSTALE`, `EMQSTATE`.
    */
   async delay(job: HeldJob, runAt: RunAt): Promise<'scheduled'> {
-    return await this.#run(transitions.delay, { ...checkHeld(job), when: checkWhen(runAt) });
+    return await this.runs.run(transitions.delay, { ...checkHeld(job), when: checkWhen(runAt) });
   }
 
   /** The lease ends `leaseMs` from now. @throws EmqError `EMQSTALE`, `EMQSTATE` (the lease lapsed and was swept). */
   async extend(job: HeldJob, options: { leaseMs: number }): Promise<'extended' | 'gone'> {
     const { leaseMs } = known('extend', options, ['leaseMs']);
-    return await this.#run(transitions.extend, { ...checkHeld(job), leaseMs: positive('leaseMs', leaseMs) });
+    return await this.runs.run(transitions.extend, { ...checkHeld(job), leaseMs: positive('leaseMs', leaseMs) });
   }
 
   /** Renews many leases in one step; answers the ids that could not be. */
   async extendMany(jobs: readonly HeldJob[], options: { leaseMs: number }): Promise<string[]> {
     const held = givenList('jobs', jobs).map(checkHeld);
     const leaseMs = positive('leaseMs', known('extendMany', options, ['leaseMs']).leaseMs);
-    return held.length === 0 ? [] : await this.#run(transitions.extendMany, { leaseMs, held });
+    return held.length === 0 ? [] : await this.runs.run(transitions.extendMany, { leaseMs, held });
   }
 
   /** Lets up to `limit` scheduled jobs wait whose time has come; answers how many. */
   async promote(options: { limit?: number } = {}): Promise<number> {
     const { limit = 100 } = known('promote', options, ['limit']);
-    return await this.#run(transitions.promote, { limit: positive('limit', limit) });
+    return await this.runs.run(transitions.promote, { limit: positive('limit', limit) });
   }
 
   /** Lets up to `limit` jobs wait again whose lease has lapsed, uncounted; answers how many. */
   async reap(options: { limit?: number } = {}): Promise<number> {
     const { limit = 100 } = known('reap', options, ['limit']);
-    return await this.#run(transitions.reap, { limit: positive('limit', limit) });
+    return await this.runs.run(transitions.reap, { limit: positive('limit', limit) });
   }
 
   /**
@@ -252,124 +229,7 @@ export class Jobs<T = unknown, Input = T> {
   }> {
     const { maxStalled = 3, limit = 100 } = known('stalledCheck', options, ['maxStalled', 'limit']);
     const input = { maxStalled: positive('maxStalled', maxStalled), limit: positive('limit', limit) };
-    return await this.#run(transitions.stalledCheck, input);
-  }
-
-  /** No job is claimed any more once this has returned; admissions, settles and sweeps go on. */
-  async pause(): Promise<void> {
-    return await this.#run(transitions.pause, undefined);
-  }
-
-  async resume(): Promise<void> {
-    return await this.#run(transitions.resume, undefined);
-  }
-
-  /** Another payload for a job in whatever state. */
-  async updateData(id: string, payload: Input | Uint8Array): Promise<'updated' | 'gone'> {
-    return await this.#run(transitions.updateData, {
-      id: checkId(id),
-      payload: await this.#admission.payload(payload),
-    });
-  }
-
-  /** Writes how far a job is, and publishes it on the queue's events channel. */
-  async updateProgress(id: string, progress: string | number): Promise<'updated' | 'gone'> {
-    if (typeof progress !== 'string' && typeof progress !== 'number') {
-      throw inputError(`progress must be text or a number, got ${show(progress)}`);
-    }
-    return await this.#run(transitions.updateProgress, { id: checkId(id), progress: String(progress) });
-  }
-
-  /** Adds a log line; with `keep` only that many of the newest stay. Answers the number of lines. */
-  async addLog(id: string, line: string | Uint8Array, options: { keep?: number } = {}): Promise<number | 'gone'> {
-    const { keep = 0 } = known('addLog', options, ['keep']);
-    const input = { id: checkId(id), line: bytes('line', line), keep: notNegative('keep', keep) };
-    return await this.#run(transitions.addLog, input);
-  }
-
-  /** The log lines of a job, oldest first; `first` and `last` are places as of LRANGE (-1 is the newest). */
-  async logs(id: string, options: { first?: number; last?: number } = {}): Promise<Buffer[] | 'gone'> {
-    const { first = 0, last = -1 } = known('logs', options, ['first', 'last']);
-    const input = { id: checkId(id), first: anyInteger('first', first), last: anyInteger('last', last) };
-    return await this.#run(transitions.logs, input);
-  }
-
-  /** Takes a job out, wherever it is; frees its dedup key if that holds this id. @throws EmqError `EMQLOCK`. */
-  async remove(id: string, options: { dedupId?: string } = {}): Promise<'removed' | 'gone'> {
-    const { dedupId } = known('remove', options, ['dedupId']);
-    return await this.#run(transitions.remove, { id: checkId(id), dedupId });
-  }
-
-  /**
-   * Cancels a job wherever it is: one that waits or is scheduled is removed; one that runs is `signalled`: its consumer,
-   * on whatever process, aborts its signal, and if the handler then throws the job is dead. A signal is heard only by a
-   * consumer that is connected now. @throws EmqError `EMQLOCK`.
-   */
-  async cancel(id: string, reason = ''): Promise<'removed' | 'signalled' | 'dead' | 'gone'> {
-    if (typeof reason !== 'string') throw inputError(`the reason of a cancel must be text, got ${show(reason)}`);
-    return await this.#run(transitions.cancel, { id: checkId(id), reason });
-  }
-
-  /**
-   * Moves jobs whose rows cannot be read, and which therefore stop claims and sweeps, to the dead; answers which and why.
-   * `limit` should be as large as the claims and sweeps are.
-   */
-  async quarantine(options: { limit?: number } = {}): Promise<{ readonly id: string; readonly why: string }[]> {
-    const { limit = 100 } = known('quarantine', options, ['limit']);
-    return await this.#run(transitions.quarantine, { limit: positive('limit', limit) });
-  }
-
-  /** How consumers of this queue recover lapsed leases from now on, whatever they were started with. */
-  async setRecovery(leg: RecoveryLeg): Promise<void> {
-    if (!['reap', 'stalled'].includes(leg)) throw inputError(`recovery must be reap or stalled, got ${show(leg)}`);
-    await this.#run(transitions.recovery, { leg, mode: 'set' });
-  }
-
-  /**
-   * A dead job waits again; its last error and stall count are forgotten, and its claims so far no longer count
-   * (`credit`): a consumer tries it as often as a new one. A flow parent waits again for children that are still open,
-   * those that died among them: bring them back too, or remove them. @throws EmqError `EMQSTATE` not dead.
-   */
-  async reprocess(id: string): Promise<'pending' | 'awaiting_children' | 'gone'> {
-    return await this.#run(transitions.reprocess, { id: checkId(id) });
-  }
-
-  /** A job's row, or null. */
-  async get(id: string): Promise<JobRow | null> {
-    const fields = await this.#run(transitions.get, { id: checkId(id) });
-    return fields && readRow(id, fields);
-  }
-
-  /** Where a job is, by the set that holds it. */
-  async state(id: string): Promise<JobState> {
-    return await this.#run(transitions.state, { id: checkId(id) });
-  }
-
-  /** Ids of one set, the last to be served first: with equal scores that is the newest. */
-  async browse(state: PlaceName, options: { offset?: number; limit?: number } = {}): Promise<string[]> {
-    const { offset = 0, limit = 100 } = known('browse', options, ['offset', 'limit']);
-    const input = { state, offset: notNegative('offset', offset), limit: positive('limit', limit) };
-    return await this.#run(transitions.browse, input);
-  }
-
-  /** How many jobs are in each set, and how many were completed and died. @throws EmqError `EMQ_INPUT` unknown state. */
-  async counts<N extends CountName = CountName>(
-    names: readonly N[] = COUNT_NAMES as readonly N[],
-  ): Promise<Record<N, number>> {
-    const unknown = givenList('names', names).find((name) => !COUNT_NAMES.includes(name));
-    if (unknown !== undefined) {
-      throw inputError(`unknown state ${show(unknown)}: use ${COUNT_NAMES.join(', ')}`);
-    }
-    const numbers = await this.#run(transitions.counts, { names });
-    return Object.fromEntries(names.map((name, i) => [name, numbers[i] ?? 0])) as Record<N, number>;
-  }
-
-  /** One counter of finished jobs. */
-  async metrics(outcome: 'completed' | 'failed'): Promise<{ readonly count: number }> {
-    if (!['completed', 'failed'].includes(outcome)) {
-      throw inputError(`unknown metric ${show(outcome)}: use completed or failed`);
-    }
-    return { count: await this.#run(transitions.metrics, { outcome }) };
+    return await this.runs.run(transitions.stalledCheck, input);
   }
 
   /** In a producer span where there is telemetry: its context travels in the rows. */
@@ -383,45 +243,59 @@ export class Jobs<T = unknown, Input = T> {
     return await traced.producing({ queue: this.queue, operation, count }, run);
   }
 
-  #call<I, R>(transition: Transition<I, R>, input: I): Call {
-    return { transition, queue: this.queue, ...transition.layout(this.keys, input) };
-  }
-
-  async #run<I extends object | void, R>(transition: Transition<I, R>, input: I): Promise<R> {
-    const call = this.#call(transition, input);
-    try {
-      return transition.read(await this.#wire.run(call));
-    } catch (error) {
-      if (!(error instanceof EmqError)) throw error;
-      const id = typeof input === 'object' && 'id' in input ? ` ${String(input.id)}` : '';
-      throw error.during(`${transition.name}${id} on queue ${this.queue}`);
+  /** Plain jobs keep their short layouts: only what has a lane or a dedup id goes by `admit`. */
+  #landing(job: { readonly id: string; readonly admission: Admitted; readonly when?: When | undefined }): {
+    readonly call: Call;
+    readonly read: (reply: Reply) => Landed;
+  } {
+    const { id, when, admission } = job;
+    const { group, dedup } = admission;
+    if (group !== undefined || dedup !== undefined) {
+      const call = callOf(this.keys, transitions.admit, { id, when, ...admission });
+      return { call, read: (reply) => transitions.admit.read(reply) };
     }
+    if (when === undefined) {
+      const call = callOf(this.keys, transitions.enqueue, { id, ...admission });
+      return { call, read: (reply) => ({ id, outcome: transitions.enqueue.read(reply) }) };
+    }
+    const call = callOf(this.keys, transitions.schedule, { id, when, ...admission });
+    return { call, read: (reply) => ({ id, outcome: transitions.schedule.read(reply) }) };
   }
 
   /** The second try of one item of many: whatever becomes of it, the other items keep their answers. */
-  async #enqueueAgain(input: { payload: Buffer }): Promise<EnqueuedMany> {
+  async #enqueueAgain(admission: Admitted): Promise<EnqueuedMany> {
     const ids: string[] = [];
     try {
-      return await this.#admit(undefined, (id) => {
-        ids.push(id);
-        return this.#run(transitions.enqueue, { ...input, id });
-      });
+      return await this.#admit<Enqueued>(undefined, admission, undefined, ids);
     } catch (error) {
       if (!(error instanceof EmqError)) throw error;
       return { id: ids.at(-1) ?? '', outcome: 'failed', error };
     }
   }
 
-  /** An id that was minted here and is taken means nothing to the caller: mint again (wire contract, section 1). */
-  async #admit<O extends string>(
+  /**
+   * An id that was minted here and is taken means nothing to the caller: mint again (wire contract, section 1).
+   * @param tried the ids that were sent.
+   */
+  async #admit<L extends Landed>(
     own: string | undefined,
-    admit: (id: string) => Promise<O>,
-  ): Promise<{ readonly id: string; readonly outcome: O }> {
-    for (let tries = 1; ; tries += 1) {
+    admission: Admitted,
+    when?: When,
+    tried: string[] = [],
+  ): Promise<L> {
+    for (;;) {
       const id = own ?? mint();
-      const outcome = await admit(id);
-      if (own !== undefined || outcome !== 'duplicate') return { id, outcome };
-      if (tries === MINT_TRIES) {
+      tried.push(id);
+      const { call, read } = this.#landing({ id, admission, when });
+      let landed: Landed;
+      try {
+        landed = read(await this.wire.run(call));
+      } catch (error) {
+        if (!(error instanceof EmqError)) throw error;
+        throw error.during(`${call.transition.name} ${id} on queue ${this.queue}`);
+      }
+      if (own !== undefined || landed.outcome !== 'duplicate') return landed as L;
+      if (tried.length === MINT_TRIES) {
         throw inputError(
           `${MINT_TRIES} ids minted here were all taken, nothing was enqueued: another producer mints with the same node id; give each its own`,
         );

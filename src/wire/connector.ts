@@ -13,9 +13,10 @@ import { setTimeout as pause } from 'node:timers/promises';
 import type { Call, Outcome, Reply } from './call.js';
 import { clientSource, type ClientSource } from './client-source.js';
 import { Calls, checkQueue } from './connector-calls.js';
-import { closed, overloaded } from './connector-outcomes.js';
+import { closed, overloaded, unreachable } from './connector-outcomes.js';
 import { readOptions, type ConnectorOptions, type Settings } from './connector-options.js';
 import { EmqError, inputError } from './errors.js';
+import type { Ask } from './fence.js';
 import type { Wire } from './executor.js';
 import { givenUp, openLink, type Link } from './transport.js';
 
@@ -216,6 +217,18 @@ export class Connector extends EventEmitter<ConnectorEvents> {
     const over = (): void => void this.#dedicated.delete(opening);
     opening.then((link) => link.ended, over).then(over, over);
     return opening;
+  }
+
+  /**
+   * For reads and courtesies that belong to no queue (which queues are there?): one asker for every primary, on the
+   * connection that is up. Nothing is tried again, and no brand of a queue is looked at.
+   * @throws EmqError `EMQ_CONNECTION` when none is up, `EMQ_CLOSED`.
+   * @internal
+   */
+  primaries(): readonly Ask[] {
+    if (this.#closing.signal.aborted) throw closed();
+    if (this.#link?.usable !== true) throw unreachable(this.#source.where, this.#calls.lastFailure);
+    return this.#link.primaries();
   }
 
   /** What it has done and how it is. */

@@ -10,6 +10,9 @@ import { inputError, show } from './errors.js';
 /** The key that holds the node's brand (wire contract, section 8). */
 export const NODE_VERSION_KEY = '{emq}:version';
 
+/** The names of queues, a sorted set (wire contract, section 2). */
+export const REGISTRY_KEY = '{emq}:queues';
+
 const QUEUE = /^[A-Za-z0-9._-]{1,128}$/;
 const DEDUP = /^[A-Za-z0-9._-]{1,255}$/;
 
@@ -24,6 +27,12 @@ export class Keyspace {
   /** Groups whose lane can be served now, a list. */
   readonly ring: string;
   readonly wake: string;
+  /** Groups whose lane is paused, a set. */
+  readonly paused: string;
+  /** The bucket of the queue's rate, a string. */
+  readonly limiter: string;
+  /** Names of repeats, a sorted set. */
+  readonly repeat: string;
   readonly meta: string;
   readonly version: string;
   /** Flow parents that wait for their children, a sorted set. */
@@ -50,6 +59,9 @@ export class Keyspace {
     this.dead = `${this.base}dead`;
     this.ring = `${this.base}ring`;
     this.wake = `${this.base}wake`;
+    this.paused = `${this.base}paused`;
+    this.limiter = `${this.base}limiter`;
+    this.repeat = `${this.base}repeat`;
     this.meta = `${this.base}meta`;
     this.version = `${this.base}version`;
     this.held = `${this.base}flow:held`;
@@ -64,6 +76,11 @@ export class Keyspace {
     return `${this.base}job:${checkId(id)}`;
   }
 
+  /** The waiting jobs of a lane, a sorted set. The group is not checked: a row may name any. */
+  lane(group: string): string {
+    return `${this.base}g:${group}:pending`;
+  }
+
   /** The log lines of a job, a list. */
   logs(id: string): string {
     return `${this.job(id)}:logs`;
@@ -71,10 +88,7 @@ export class Keyspace {
 
   /** The key under which a dedup id is parked. @throws EmqError `EMQ_INPUT` outside the grammar. */
   dedup(id: string): string {
-    if (typeof id !== 'string' || !DEDUP.test(id)) {
-      throw inputError(`dedup id ${show(id)} must be 1 to 255 of A-Z a-z 0-9 . _ -`);
-    }
-    return `${this.base}de:${id}`;
+    return `${this.base}de:${checkDedupId(id)}`;
   }
 
   /** Children of a flow parent that are to be cancelled, a hash. @throws EmqError `EMQ_INPUT` for an ill-formed id. */
@@ -96,4 +110,30 @@ export function checkId(id: string): string {
     );
   }
   return id;
+}
+
+/** @throws EmqError `EMQ_INPUT` unless `group` is a branded id: a lane is named by one, of any namespace. */
+export function checkGroup(group: string): string {
+  if (!isBranded(group)) {
+    throw inputError(
+      `group ${show(group)} must be a branded id, of any namespace: 3 letters A-Z and 11 base62 digits (ids.mint('TEN') makes one)`,
+    );
+  }
+  return group;
+}
+
+/** @throws EmqError `EMQ_INPUT` outside the grammar. */
+export function checkDedupId(id: string): string {
+  if (typeof id !== 'string' || !DEDUP.test(id)) {
+    throw inputError(`dedup id ${show(id)} must be 1 to 255 of A-Z a-z 0-9 . _ -`);
+  }
+  return id;
+}
+
+/** @throws EmqError `EMQ_INPUT` outside the grammar, which is that of dedup ids. */
+export function checkRepeatName(name: string): string {
+  if (typeof name !== 'string' || !DEDUP.test(name)) {
+    throw inputError(`name of a repeat ${show(name)} must be 1 to 255 of A-Z a-z 0-9 . _ -`);
+  }
+  return name;
 }

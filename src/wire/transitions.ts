@@ -8,23 +8,23 @@
  * Does not: encode payloads (the verbs do) or judge them.
  */
 import { inputError, show } from './errors.js';
+import { checkGroup } from './keyspace.js';
 import { claim, taken, type Claim, type Taken } from './claim.js';
-import { ids, integer, list, maybe, oneOf, string, unexpected } from './fields.js';
+import { ids, integer, list, oneOf, string, unexpected } from './fields.js';
 import { flowTransitions, type Held } from './flow-transitions.js';
 import type { Arg, Transition } from './call.js';
+import { controlTransitions } from './control-transitions.js';
+import { laneTransitions } from './lane-transitions.js';
+import { repeatTransitions } from './repeat-transitions.js';
+import { workerTransitions, type Agenda, type RecoveryLeg } from './worker-transitions.js';
+import { runAtArgs, text, type When } from './texts.js';
 
 import { scripts } from './scripts.generated.js';
 
-export type { Claim, Taken };
+export type { Agenda, Claim, RecoveryLeg, Taken, When };
 
 /** Which waiting jobs a take serves. */
 export type Source = 'flat' | 'lanes' | 'both';
-
-/** Which transition brings back jobs whose lease has lapsed. */
-export type RecoveryLeg = 'reap' | 'stalled';
-
-/** A run-at time: `inMs` from now on the server's clock, or `at`, Unix ms. */
-export type When = { readonly inMs: number } | { readonly at: number };
 
 export type JobState =
   | 'pending'
@@ -50,16 +50,9 @@ interface Admission {
   readonly opts?: string | undefined;
 }
 
-/** Numbers travel as canonical decimal text; the verbs have checked that they are safe integers. */
-const text = (n: number): string => (Object.is(n, -0) ? '0' : String(n));
-
 function optional(priority: number | undefined, opts: string | undefined): Arg[] {
   if (opts !== undefined) return [priority === undefined ? '' : text(priority), opts];
   return priority === undefined ? [] : [text(priority)];
-}
-
-function when(time: When): Arg[] {
-  return 'at' in time ? ['at', text(time.at)] : ['in', text(time.inMs)];
 }
 
 const define = <I, R>(transition: Transition<I, R>): Transition<I, R> => transition;
@@ -98,7 +91,7 @@ export const transitions = {
     argNames: ['id', 'payload', 'mode', 'ms', 'priority?', 'opts?'],
     layout: (k, { id, payload, when: time, priority, opts }) => ({
       keys: [k.job(id), k.schedule, k.wake],
-      args: [id, payload, ...when(time), ...optional(priority, opts)],
+      args: [id, payload, ...runAtArgs(time), ...optional(priority, opts)],
     }),
     read: oneOf('schedule', 'scheduled', 0, 'duplicate'),
   }),
@@ -184,7 +177,7 @@ export const transitions = {
     argNames: ['id', 'token', 'mode', 'ms', 'b'],
     layout: (k, { id, token, when: time }) => ({
       keys: [k.job(id), k.active, k.schedule],
-      args: [id, text(token), ...when(time), k.base],
+      args: [id, text(token), ...runAtArgs(time), k.base],
     }),
     read: (reply) => (integer('delay', reply) === 1 ? 'scheduled' : unexpected('delay', reply)),
   }),
@@ -262,50 +255,6 @@ export const transitions = {
         const [id, why] = ids('quarantine', found);
         return id === undefined || why === undefined ? unexpected('quarantine', found) : { id, why };
       }),
-  }),
-  agenda: define<
-    void,
-    { readonly dueInMs: number | null; readonly recovery: string | null; readonly letters: number | null }
-  >({
-    name: 'agenda',
-    script: scripts.agenda,
-    ...read,
-    keyNames: ['schedule', 'b'],
-    argNames: [],
-    layout: (k) => ({ keys: [k.schedule, k.base], args: [] }),
-    read: (reply) => {
-      const [due, leg, letters] = list('agenda', reply);
-      const number = (part: typeof due): number | null =>
-        part === null || part === undefined ? null : integer('agenda', part);
-      return { dueInMs: number(due), recovery: maybe('agenda', leg), letters: number(letters) };
-    },
-  }),
-  recovery: define<{ readonly leg: RecoveryLeg; readonly mode: 'keep' | 'set' }, string>({
-    name: 'recovery',
-    script: scripts.recovery,
-    ...repeatableWrite,
-    keyNames: ['meta'],
-    argNames: ['leg', 'mode'],
-    layout: (k, { leg, mode }) => ({ keys: [k.meta], args: [leg, mode] }),
-    read: (reply) => string('recovery', reply),
-  }),
-  wake: define<void, 'pushed' | 'full'>({
-    name: 'wake',
-    script: scripts.wake,
-    ...repeatableWrite,
-    keyNames: ['wake'],
-    argNames: [],
-    layout: (k) => ({ keys: [k.wake], args: [] }),
-    read: oneOf('wake', 'pushed', 0, 'full'),
-  }),
-  publish: define<{ readonly messages: readonly Arg[] }, number>({
-    name: 'publish',
-    script: scripts.publish,
-    ...write,
-    keyNames: ['b'],
-    argNames: ['message...'],
-    layout: (k, { messages }) => ({ keys: [k.base], args: messages }),
-    read: (reply) => integer('publish', reply),
   }),
   cancel: define<{ readonly id: string; readonly reason: string }, 'removed' | 'signalled' | 'dead' | 'gone'>({
     name: 'cancel',
@@ -420,16 +369,36 @@ export const transitions = {
     layout: (k, { id }) => ({ keys: [k.pending, k.active, k.schedule, k.dead, k.job(id)], args: [id, k.base] }),
     read: (reply) => string('state', reply) as JobState,
   }),
-  browse: define<{ readonly state: PlaceName; readonly offset: number; readonly limit: number }, string[]>({
+  browse: define<
+    {
+      readonly state: PlaceName;
+      /** A lane's waiting jobs instead of the flat ones. */
+      readonly lane?: string | undefined;
+      readonly offset: number;
+      readonly limit: number;
+      readonly order?: 'asc' | 'desc' | undefined;
+      /** Each id is followed by its score; goes with an order. */
+      readonly scores?: boolean | undefined;
+    },
+    string[]
+  >({
     name: 'browse',
     script: scripts.browse,
     ...read,
     keyNames: ['set'],
-    argNames: ['offset', 'limit'],
-    layout: (k, { state, offset, limit }) => ({ keys: [k[setOf(state)]], args: [text(offset), text(limit)] }),
+    argNames: ['offset', 'limit', 'order?', 'scores?'],
+    layout: (k, { state, lane, offset, limit, order, scores }) => ({
+      keys: [lane === undefined ? k[setOf(state)] : k.lane(checkGroup(lane))],
+      args: [
+        text(offset),
+        text(limit),
+        ...(order === undefined ? [] : [order]),
+        ...(scores === true ? ['scores'] : []),
+      ],
+    }),
     read: (reply) => ids('browse', reply),
   }),
-  counts: define<{ readonly names: readonly CountName[] }, number[]>({
+  counts: define<{ readonly names: readonly (CountName | 'ring')[] }, number[]>({
     name: 'counts',
     script: scripts.counts,
     ...read,
@@ -462,6 +431,10 @@ export const transitions = {
         ? 'gone'
         : list('logs', reply).map((line) => (Buffer.isBuffer(line) ? line : unexpected('logs', line))),
   }),
+  ...workerTransitions,
+  ...laneTransitions,
+  ...repeatTransitions,
+  ...controlTransitions,
   ...flowTransitions,
 } as const;
 

@@ -15,7 +15,7 @@ import { commandsOf, sendOn, type CommandFactory, type Sent } from './command.js
 import type { Settings } from './connector-options.js';
 import { EmqError, fromReply } from './errors.js';
 import type { Frame } from './executor.js';
-import { checkBrand, proveModule } from './fence.js';
+import { checkBrand, proveModule, type Ask } from './fence.js';
 import { Heartbeat } from './heartbeat.js';
 import { Keyspace, NODE_VERSION_KEY } from './keyspace.js';
 import { isErrorReply, readHello, toReply, type Hello } from './reply.js';
@@ -134,6 +134,22 @@ export class Link {
     return nodeSource(node, this.#source, this.#settings);
   }
 
+  /**
+   * For what belongs to no queue: one asker for every primary, that rejects with an `EmqError` and tries nothing again.
+   * @throws EmqError `EMQ_CONNECTION` when a node that serves slots is away: half of the answer would be none.
+   */
+  primaries(): Ask[] {
+    const nodes = this.manyNodes ? this.#allPrimaries() : [this.#client as Redis];
+    return nodes.map((node) => async (command, args) => {
+      const sent = sendOn(node, this.#commands(command, args));
+      return toReply(
+        await sent.promise.catch((error: unknown) => {
+          throw isErrorReply(error) ? toEmqError(error, this.#source) : this.explain(error);
+        }),
+      );
+    });
+  }
+
   /** Looks again which node serves which slot. Does nothing on a single server. */
   refresh(): void {
     if (this.#client.isCluster) (this.#client as Cluster).refreshSlotsCache();
@@ -163,6 +179,18 @@ export class Link {
     await sendOn(this.#client, this.#commands(command, [channel])).promise.catch((error: unknown) => {
       throw isErrorReply(error) ? toEmqError(error, this.#source) : this.explain(error);
     });
+  }
+
+  #allPrimaries(): Redis[] {
+    const cluster = this.#client as Cluster;
+    const nodes = cluster.nodes('master');
+    const there = new Set(nodes.map(({ options }) => address(options)));
+    // the library forgets a node that it has lost, and remembers whose slots these were
+    const unserved = (owners: readonly string[] | undefined): boolean =>
+      owners?.[0] !== undefined && !there.has(owners[0]);
+    const away = cluster.slots.find(unserved)?.[0];
+    if (away === undefined) return nodes;
+    throw new EmqError('EMQ_CONNECTION', `the node ${away} of ${this.#source.where} cannot be reached`);
   }
 
   #anyPrimary(): Redis | undefined {

@@ -19,8 +19,14 @@ export interface ConsumerEvents<T> {
   ];
   /** Dead. */
   failed: [job: ConsumedJob<T>, info: { readonly error: Error; readonly durationMs: number }];
-  /** Put off by a DelayError. */
-  delayed: [job: ConsumedJob<T>, info: { readonly durationMs: number }];
+  /** Put off by a DelayError; `rateLimit`: handed back by a RateLimitError, and nothing more is claimed for `ms`. */
+  delayed: [
+    job: ConsumedJob<T>,
+    info: {
+      readonly durationMs: number;
+      readonly rateLimit?: { readonly ms: number; readonly scope: 'own' | 'queue' };
+    },
+  ];
   /** Handed back by a close. */
   released: [job: ConsumedJob<T>];
   /** The lease was lost while the handler ran; its signal is aborted. */

@@ -16,11 +16,12 @@ export function asError(thrown: unknown): Error {
       return thrown;
     }
     // an error of another realm or thread is no Error of ours
-    const { message, stack, name, runAt } = (thrown ?? {}) as Record<string, unknown>;
+    const { message, stack, name, runAt, ms, scope } = (thrown ?? {}) as Record<string, unknown>;
     const error = new Error(typeof message === 'string' ? message : describe(thrown));
     if (typeof name === 'string' && name !== '') error.name = name;
     if (typeof stack === 'string') error.stack = stack;
-    return runAt === undefined ? error : Object.assign(error, { runAt });
+    if (runAt !== undefined) return Object.assign(error, { runAt });
+    return ms === undefined ? error : Object.assign(error, { ms, scope });
   } catch {
     return new Error('the handler threw something that cannot be printed');
   }

@@ -11,11 +11,23 @@ import { transitions, type Source, type Taken } from '../wire/transitions.js';
 import { isUnreadable, type Runner } from './calls.js';
 
 /** A consumer, as the hand-out sees it. */
-export interface Server {
+export type Server = SlotServer | BatchServer;
+
+interface AnyServer {
   readonly leaseMs: number;
   readonly source: Source;
   /** Slots in which nobody works and for which nobody has asked yet. */
   readonly free: number;
+}
+
+/** One that takes whole batches: it claims by itself when it is asked to. */
+export interface BatchServer extends AnyServer {
+  /** Claims a batch, if there is one; resolves with true if there was. By `HandOut.claim`: it never rejects. */
+  draw(): Promise<boolean>;
+}
+
+/** One whose slots take a job each. */
+export interface SlotServer extends AnyServer {
   /** Takes so many free slots out of the count until `serve`. */
   reserve(slots: number): void;
   /** The answer to a reservation: as many jobs as there were slots, or fewer. */
@@ -24,6 +36,8 @@ export interface Server {
 
 /** What the hand-out tells. */
 export interface HandOutReports {
+  /** A claim gave less than was asked for: nothing more waits, or a limit holds it back. */
+  short(): void;
   /** Rows that could not be read are dead now. */
   quarantined(rows: readonly { readonly id: string; readonly why: string }[]): void;
   trouble(error: EmqError): void;
@@ -31,6 +45,7 @@ export interface HandOutReports {
 
 /** So many jobs come with one claim at most. */
 const MOST_AT_ONCE = 100;
+/** No fewer than a claim or a sweep comes upon: what refused that has to be among them. */
 const QUARANTINE_LIMIT = 100;
 const FIRST_RETRY_MS = 50;
 const LONGEST_RETRY_MS = 1_000;
@@ -44,6 +59,7 @@ export class HandOut {
   #turn = 0;
   #retry: NodeJS.Timeout | undefined;
   #refusals = 0;
+  #claimed = 0;
   #stopped = false;
   #waiting: Promise<void> | undefined;
 
@@ -58,6 +74,11 @@ export class HandOut {
     let free = 0;
     for (const server of this.#servers) free += server.free;
     return free;
+  }
+
+  /** Jobs that have been claimed so far. */
+  get claimed(): number {
+    return this.#claimed;
   }
 
   /** The last claim was refused. */
@@ -96,7 +117,7 @@ export class HandOut {
   }
 
   /** Asks for the free slots of one consumer: it has just settled a job, in the same write. Never rejects. */
-  async roll(server: Server): Promise<boolean> {
+  async roll(server: SlotServer): Promise<boolean> {
     const slots = Math.min(server.free, MOST_AT_ONCE);
     if (slots === 0) return true;
     server.reserve(slots);
@@ -106,6 +127,7 @@ export class HandOut {
   }
 
   async #round(): Promise<{ full: boolean; more: boolean }> {
+    const drawn = [...this.#servers].map((server) => 'draw' in server && server.free > 0 && server.draw());
     const asked = [...this.#groups().values()].map(async (slots) => {
       const [first] = slots;
       if (first === undefined) return true;
@@ -121,14 +143,15 @@ export class HandOut {
       for (const [server, count] of counted(slots)) server.serve(dealt.get(server) ?? [], count);
       return jobs.length === slots.length;
     });
-    const full = (await Promise.all(asked)).every(Boolean);
+    const got = await Promise.all([...asked, ...drawn.filter((one) => one !== false)]);
+    const full = got.every(Boolean);
     return { full, more: this.free > 0 };
   }
 
   /** One slot after the other, each consumer in its turn; those that claim alike together. */
-  #groups(): Map<string, Server[]> {
-    const servers = [...this.#servers].filter(({ free }) => free > 0);
-    const groups = new Map<string, Server[]>();
+  #groups(): Map<string, SlotServer[]> {
+    const servers = [...this.#servers].filter((server): server is SlotServer => !('draw' in server) && server.free > 0);
+    const groups = new Map<string, SlotServer[]>();
     if (servers.length === 0) return groups;
     const start = this.#turn++ % servers.length;
     const left = [...servers.slice(start), ...servers.slice(0, start)].map((server) => ({ server, free: server.free }));
@@ -149,11 +172,18 @@ export class HandOut {
   }
 
   async #take(leaseMs: number, source: Source, count: number): Promise<readonly Taken[]> {
-    const input = { leaseMs, source, count };
+    const jobs = await this.claim(() => this.#runner.run(transitions.take, { leaseMs, source, count }));
+    if (jobs.length < count) this.#reports.short();
+    return jobs;
+  }
+
+  /** Makes a claim, again when rows that cannot be read stood in its way, and later when it was refused. Never rejects. */
+  async claim(claim: () => Promise<readonly Taken[]>): Promise<readonly Taken[]> {
     for (;;) {
       try {
-        const jobs = await this.#runner.run(transitions.take, input);
+        const jobs = await claim();
         this.#refusals = 0;
+        this.#claimed += jobs.length;
         return jobs;
       } catch (error) {
         // A row that nobody can read stands before all others: it goes to the morgue, and the claim is made again.
@@ -193,8 +223,8 @@ export class HandOut {
   }
 }
 
-function counted(slots: readonly Server[]): Map<Server, number> {
-  const counts = new Map<Server, number>();
+function counted(slots: readonly SlotServer[]): Map<SlotServer, number> {
+  const counts = new Map<SlotServer, number>();
   for (const server of slots) counts.set(server, (counts.get(server) ?? 0) + 1);
   return counts;
 }

@@ -1,7 +1,7 @@
 /**
  * What a handler gets and what it may throw.
  *
- * Invariants: resolving completes the job and the value is its result; throwing fails it; the two errors below are the
+ * Invariants: resolving completes the job and the value is its result; throwing fails it; the three errors below are the
  * only ones with a meaning of their own. They are recognised by name, so that a copy of the package, a worker thread or
  * a child process may throw them.
  * Does not: talk to the server.
@@ -30,7 +30,7 @@ export interface ConsumedJob<T = unknown> extends HeldJob {
   readonly maxAttempts: number;
   /** The lane it came from; undefined for a flat job. */
   readonly group: string | undefined;
-  /** All that was given as `opts` at enqueue. */
+  /** All that was given as `opts` at enqueue; `opts.repeat` tells the slot of a job of a repeat. */
   readonly opts: Readonly<Record<string, unknown>>;
 }
 
@@ -71,6 +71,25 @@ export class DelayError extends Error {
     const { inMs, at } = Object(when) as { readonly inMs?: number; readonly at?: number | Date };
     super(at === undefined ? `delayed by ${inMs} ms` : `delayed until ${Number(at)} (Unix ms)`);
     this.runAt = when;
+  }
+}
+
+/**
+ * Thrown by a handler: what the job needs is too busy just now. The job waits again at once, untried, and nothing more is
+ * claimed for `ms`: from the job's lane, where it is in one, else from the whole queue.
+ */
+export class RateLimitError extends Error {
+  override readonly name = 'RateLimitError';
+  /** From 1; by the server's clock. */
+  readonly ms: number;
+  /** `own`: the job's lane where it is in one. `queue`: everything, lanes too. */
+  readonly scope: 'own' | 'queue';
+
+  constructor(ms: number, options: { readonly scope?: 'queue' } = {}) {
+    super(`rate limited for ${ms} ms`);
+    // Whatever was given, the consumer says what is wrong with it.
+    this.ms = ms;
+    this.scope = (Object(options) as typeof options).scope ?? 'own';
   }
 }
 

@@ -1,8 +1,9 @@
 /**
  * One for each queue in a process, shared by all its consumers: the beat, the block, and what is common to them.
  *
- * At every beat it promotes, recovers and claims; between beats a blocked connection wakes it; when a scheduled job is
- * due sooner than the next beat, the beat comes then. The last consumer that leaves ends it.
+ * At every beat it promotes, recovers, fires repeats and claims; between beats a blocked connection wakes it; when
+ * something is due sooner than the next beat (a scheduled job, a repeat, a token of a rate), the beat comes then. The last
+ * consumer that leaves ends it.
  *
  * Invariants:
  * - Beats do not overlap, and never stop coming, whatever a leg met and however busy the consumers are.
@@ -11,25 +12,40 @@
  * - An event loop that was blocked renews before it sweeps.
  * Does not: run jobs (consumer.ts), or hold leases (lease-keeper.ts).
  */
+import { setTimeout as pause } from 'node:timers/promises';
 import { subscriberOf, type Subscription } from '../bus/subscriber.js';
 import type { Connector } from '../wire/connector.js';
 import { EmqError } from '../wire/errors.js';
 import type { Keyspace } from '../wire/keyspace.js';
-import { transitions } from '../wire/transitions.js';
+import { transitions, type Taken } from '../wire/transitions.js';
+import { fireDue } from '../queue/repeat-fire.js';
 import { isUnreadable, Runner } from './calls.js';
-import { HandOut, type Server } from './hand-out.js';
+import { Chores } from './chores.js';
+import { HandOut, type BatchServer, type Server, type SlotServer } from './hand-out.js';
+import type { DeadLetter } from './options.js';
+import { Outlook } from './outlook.js';
 import { Park } from './park.js';
 import { Publisher } from './publisher.js';
 import { Post } from './post.js';
 import { Pump, type Leg, type Swept } from './pump.js';
 
 /** A consumer, as the metronome sees it. */
-export interface Member extends Server {
+export type Member = SlotMember | BatchMember;
+/** One whose slots take a job each. */
+export type SlotMember = MemberOf<SlotServer>;
+/** One that takes whole batches. */
+export type BatchMember = MemberOf<BatchServer>;
+
+type MemberOf<S extends Server> = S & {
   readonly beatMs: number;
   readonly recovery: Leg | 'none';
   readonly maxStalled: number;
   /** Whether events are to be published. */
   readonly publishes: boolean;
+  /** How many dead jobs it wants kept, and for how long; undefined: all. */
+  readonly deadLetter: DeadLetter | undefined;
+  /** It may leave jobs waiting though it has room, until there are enough of them. */
+  readonly patient?: boolean;
   /** Renews all leases now. Never rejects. */
   renew(): Promise<void>;
   renewIfDue(): void;
@@ -40,7 +56,7 @@ export interface Member extends Server {
   warn(error: EmqError): void;
   /** The connector was closed under it. */
   cutOff(): void;
-}
+};
 
 const LEAST_GRACE_MS = 5_000;
 /** How long the end waits for what was sent last. */
@@ -50,6 +66,8 @@ const LONGEST_TIMER_MS = 2 ** 31 - 1;
 const LISTEN_MS = 250;
 /** A beat that found something due and could not move it must not spin. */
 const LEAST_BEAT_MS = 20;
+/** Where jobs are left waiting for more of them, wakes are heard only so often. */
+const PATIENCE_MS = 5;
 
 /** Those of one connector, by queue. It listens to the connector once for all of them. */
 const metronomes = new WeakMap<Connector, Map<string, Metronome>>();
@@ -63,6 +81,8 @@ export class Metronome {
   readonly #handOut: HandOut;
   readonly #pump: Pump;
   readonly #post: Post;
+  readonly #chores: Chores;
+  readonly #outlook: Outlook;
   #park: Park | undefined;
   #cancels: Subscription | undefined;
   #timer: NodeJS.Timeout | undefined;
@@ -78,6 +98,8 @@ export class Metronome {
   readonly #introduced = new WeakSet<Member>();
   /** What is wrong at present, by its kind: said once, until a beat goes well and claims do. */
   readonly #troubles = new Set<string>();
+  /** A repeat could not be fired: it has been told, and lasts. */
+  #repeatTroubled = false;
   #stopped = false;
 
   private constructor(connector: Connector, keys: Keyspace) {
@@ -93,10 +115,25 @@ export class Metronome {
         for (const member of this.#members) member.warn(error);
       },
     });
+    this.#chores = new Chores(this.runner, (error) => this.trouble(error));
     this.#handOut = new HandOut(this.runner, this.#members, {
+      short: () => this.#outlook.short(),
       quarantined: (rows) => this.#quarantined(rows),
       trouble: (error) => this.trouble(error),
     });
+    const handOut = this.#handOut;
+    this.#outlook = new Outlook(
+      {
+        agenda: () => this.#pump.agenda(),
+        arm: (ms) => this.#arm(ms),
+        fill: () => handOut.fill().then(() => this.#park?.freed()),
+        get claimed() {
+          return handOut.claimed;
+        },
+        trouble: (error) => this.trouble(error),
+      },
+      LEAST_BEAT_MS,
+    );
   }
 
   /** The metronome of this queue on this connector, the same for all of the process. */
@@ -141,6 +178,8 @@ export class Metronome {
     this.#stopped = true;
     clearTimeout(this.#timer);
     this.#handOut.stop();
+    this.#chores.stop();
+    this.#outlook.stop();
     // Their answers are nobody's any more: a server that gives none must not hold up a close.
     const answers = Promise.all([this.#cancels?.close(), this.publisher.settled(), this.#post.settled()]);
     await Promise.all([this.#park?.stop(), within(LAST_ANSWERS_MS, answers)]);
@@ -152,11 +191,32 @@ export class Metronome {
   }
 
   /** Claims for one consumer, in the write in which it settles. */
-  roll(member: Member): void {
+  roll(member: SlotServer): void {
     void this.#handOut.roll(member).then(() => this.#park?.freed());
   }
 
+  /** Asks for all that is free. */
+  fill(): void {
+    if (!this.#stopped) void this.#handOut.fill().then(() => this.#park?.freed());
+  }
+
+  /** As `HandOut.claim`. */
+  claim(claim: () => Promise<readonly Taken[]>): Promise<readonly Taken[]> {
+    return this.#handOut.claim(claim);
+  }
+
+  /** A claim of batches gave nothing. */
+  short(): void {
+    this.#outlook.short();
+  }
+
+  /** A beat in so many ms, or before: something is due then, and nobody will be woken. */
+  expect(ms: number): void {
+    this.#arm(ms);
+  }
+
   get #servesAll(): boolean {
+    if ([...this.#members].some(({ patient }) => patient === true)) return false;
     const sources = new Set([...this.#members].map(({ source }) => source));
     return sources.has('both') || sources.size === 2;
   }
@@ -177,7 +237,7 @@ export class Metronome {
     };
   }
 
-  /** A token may mean a job, or that a scheduled one is now due sooner. */
+  /** A token may mean a job, or that something is now due sooner. */
   async #woken(): Promise<void> {
     if (await this.#handOut.fill()) return;
     // It may have been meant for a source that nobody serves here. Once a beat: where nobody else waits it comes back.
@@ -186,12 +246,8 @@ export class Metronome {
       this.#passedAt = now;
       await this.#passOn();
     }
-    try {
-      const { dueInMs } = await this.#pump.agenda();
-      if (dueInMs !== null) this.#arm(dueInMs);
-    } catch (error) {
-      this.trouble(error as EmqError);
-    }
+    await this.#outlook.once(0);
+    if ([...this.#members].some(({ patient }) => patient === true)) await pause(PATIENCE_MS);
   }
 
   async #passOn(): Promise<void> {
@@ -231,11 +287,47 @@ export class Metronome {
     void this.#handOut.fill().then(() => this.#park?.freed());
     const swept = await sweeping;
     await this.#read(swept);
+    const repeatInMs = await this.#fire(swept);
+    this.#chores.attend(this.#deadLetter);
     this.#beating = undefined;
     if (this.#stopped) return;
     const asked = this.#beatAt - performance.now();
     this.#beatAt = Infinity;
-    this.#arm(Math.min(this.#pause(swept), asked));
+    this.#arm(Math.min(this.#pause(swept), repeatInMs, asked));
+  }
+
+  /** Fires what is due. In how many ms the next repeat is. */
+  async #fire({ repeatInMs }: Swept): Promise<number> {
+    this.#repeatTroubled = false;
+    if (typeof repeatInMs !== 'number') return Infinity;
+    if (repeatInMs > 0) return repeatInMs;
+    try {
+      const { fired, more, errors } = await fireDue(this.runner);
+      this.#repeatTroubled = errors.length > 0;
+      for (const error of errors) this.trouble(error);
+      if (more) return fired > 0 ? 0 : LEAST_BEAT_MS;
+      const next = (await this.#pump.agenda()).repeatInMs ?? Infinity;
+      // one that cannot be fired stays due, and must not make this spin
+      return next > 0 ? next : fired > 0 ? LEAST_BEAT_MS : Infinity;
+    } catch (error) {
+      this.#repeatTroubled = true;
+      this.trouble(error as EmqError);
+      return Infinity;
+    }
+  }
+
+  /** The strictest bounds of all. */
+  get #deadLetter(): DeadLetter | undefined {
+    let strictest: DeadLetter | undefined;
+    for (const { deadLetter } of this.#members) {
+      if (deadLetter === undefined) continue;
+      const { maxJobs, maxAgeMs } = strictest ?? deadLetter;
+      strictest = {
+        maxJobs: Math.min(maxJobs, deadLetter.maxJobs),
+        maxAgeMs: Math.min(maxAgeMs, deadLetter.maxAgeMs),
+      };
+    }
+    return strictest;
   }
 
   /** How long until the next beat: the whole one, or an early one. */
@@ -252,7 +344,9 @@ export class Metronome {
 
   async #read(swept: Swept): Promise<void> {
     if (swept.leg !== undefined) this.#leg = swept.leg ?? undefined;
-    const troubled = swept.errors.length > 0 || this.#handOut.refused || this.#post.troubled;
+    if (swept.limited !== undefined) this.#outlook.limited = swept.limited;
+    const others = [this.#handOut.refused, this.#post.troubled, this.#chores.troubled, this.#repeatTroubled];
+    const troubled = swept.errors.length > 0 || others.some(Boolean);
     if (!troubled) this.#troubles.clear();
     if (swept.stalled.recovered.length + swept.stalled.dead.length > 0) {
       for (const id of swept.stalled.recovered) this.#publish('stalled', id);
@@ -337,8 +431,8 @@ export class Metronome {
 
   /** Something is wrong that is not one job's: all consumers are told, once of a kind while it lasts. */
   trouble(error: EmqError): void {
-    // what goes wrong with an outage goes wrong in many calls, a right is missing for one
-    const kind = error.code === 'NOPERM' ? error.message : error.code;
+    // what goes wrong with an outage goes wrong in many calls, a right is missing for one, and one record may be wrong
+    const kind = ['NOPERM', 'EMQ_INPUT'].includes(error.code) ? error.message : error.code;
     if (this.#stopped || error.code === 'EMQ_CLOSED' || this.#troubles.has(kind)) return;
     // cutOff() says what there is to say about a connector that was closed
     if (this.#connector.stats().state === 'closed') return;

@@ -5,7 +5,7 @@
  * Does not: know what is done with them.
  */
 import { checkBackoff, type Backoff } from '../queue/backoff.js';
-import { known, positive } from '../queue/input.js';
+import { known, notNegative, positive } from '../queue/input.js';
 import { checkTimer } from '../queue/opts.js';
 import { inputError, show } from '../wire/errors.js';
 import type { Source } from '../wire/transitions.js';
@@ -33,6 +33,11 @@ export interface ConsumeOptions {
   readonly maxStalled?: number;
   /** How long one try may take; the job's own `timeoutMs` wins. Default: no limit. */
   readonly timeoutMs?: number;
+  /**
+   * How many dead jobs are kept, and for how long; false: all, for ever. Looked at once a minute; of several consumers of a
+   * queue the strictest has its way. Default 10 000 jobs, 30 days.
+   */
+  readonly deadLetter?: { readonly maxJobs?: number; readonly maxAgeMs?: number } | false;
   /** Which jobs it serves: flat ones, those of lanes, or both in one order (default). */
   readonly source?: Source;
   /** Publish lifecycle events on the queue's channel. Default true. */
@@ -45,8 +50,14 @@ export interface ConsumeOptions {
   readonly killAfterMs?: number;
 }
 
-/** The options, checked and complete. */
-export interface ConsumerSettings {
+/** The bounds of the dead. */
+export interface DeadLetter {
+  readonly maxJobs: number;
+  readonly maxAgeMs: number;
+}
+
+/** The settings that all consumers have. */
+export interface SharedSettings {
   readonly concurrency: number;
   readonly leaseMs: number;
   readonly beatMs: number;
@@ -54,34 +65,46 @@ export interface ConsumerSettings {
   readonly backoff: Backoff;
   readonly recovery: 'reap' | 'stalled' | 'none';
   readonly maxStalled: number;
-  readonly timeoutMs: number | undefined;
-  readonly source: Source;
+  readonly deadLetter: DeadLetter | undefined;
   readonly publish: boolean;
   readonly signal: AbortSignal | undefined;
+}
+
+/** The options, checked and complete. */
+export interface ConsumerSettings extends SharedSettings {
+  readonly timeoutMs: number | undefined;
+  readonly source: Source;
   readonly processor: 'thread' | 'process';
   readonly killAfterMs: number;
 }
 
-const NAMES = [
-  ...([
-    'concurrency',
-    'leaseMs',
-    'beatMs',
-    'maxAttempts',
-    'retryDelayMs',
-    'backoff',
-    'recovery',
-    'maxStalled',
-  ] as const),
-  ...(['timeoutMs', 'source', 'publish', 'signal', 'processor', 'killAfterMs'] as const),
-];
+/** The options that all consumers have. */
+export const SHARED = [
+  ...(['concurrency', 'leaseMs', 'beatMs', 'maxAttempts', 'retryDelayMs', 'backoff'] as const),
+  ...(['recovery', 'maxStalled', 'deadLetter', 'publish', 'signal'] as const),
+] as const;
+const NAMES = [...SHARED, 'timeoutMs', 'source', 'processor', 'killAfterMs'] as const;
+const MOST_DEAD = 10_000;
+const LONGEST_DEAD_MS = 30 * 86_400_000;
 
 /** @throws EmqError `EMQ_INPUT` with what is wrong and what to give instead. */
 export function readConsumeOptions(options: ConsumeOptions): ConsumerSettings {
   known('consume', options, NAMES);
+  const { source = 'both', timeoutMs, processor = 'thread', killAfterMs = 5_000 } = options;
+  oneOf('source', source, ['flat', 'lanes', 'both']);
+  oneOf('processor', processor, ['thread', 'process']);
+  return {
+    ...readShared(options),
+    timeoutMs: timeoutMs === undefined ? undefined : checkTimer('timeoutMs', timeoutMs),
+    killAfterMs: checkTimer('killAfterMs', killAfterMs),
+    ...{ source, processor },
+  };
+}
+
+/** What all consumers have. @throws EmqError `EMQ_INPUT`. */
+export function readShared(options: Pick<ConsumeOptions, (typeof SHARED)[number]>): SharedSettings {
   const { concurrency = 1, leaseMs = 30_000, beatMs = 1_000, maxAttempts = 3, maxStalled = 3 } = options;
-  const { recovery = 'reap', source = 'both', publish = true, signal, timeoutMs } = options;
-  const { processor = 'thread', killAfterMs = 5_000, retryDelayMs = 1_000 } = options;
+  const { recovery = 'reap', publish = true, signal, retryDelayMs = 1_000 } = options;
   if (options.backoff !== undefined && options.retryDelayMs !== undefined) {
     throw inputError('give backoff or retryDelayMs, not both: retryDelayMs is a fixed backoff');
   }
@@ -90,8 +113,6 @@ export function readConsumeOptions(options: ConsumeOptions): ConsumerSettings {
       ? checkBackoff('retryDelayMs', retryDelayMs)
       : checkBackoff('backoff', options.backoff);
   oneOf('recovery', recovery, ['reap', 'stalled', 'none']);
-  oneOf('source', source, ['flat', 'lanes', 'both']);
-  oneOf('processor', processor, ['thread', 'process']);
   if (typeof publish !== 'boolean') throw inputError(`publish must be true or false, got ${show(publish)}`);
   if (signal !== undefined && !(signal instanceof AbortSignal)) throw inputError('signal must be an AbortSignal');
   return {
@@ -100,12 +121,17 @@ export function readConsumeOptions(options: ConsumeOptions): ConsumerSettings {
     beatMs: checkTimer('beatMs', beatMs),
     maxAttempts: positive('maxAttempts', maxAttempts),
     maxStalled: positive('maxStalled', maxStalled),
-    timeoutMs: timeoutMs === undefined ? undefined : checkTimer('timeoutMs', timeoutMs),
-    killAfterMs: checkTimer('killAfterMs', killAfterMs),
-    ...{ backoff, recovery, source, publish, signal, processor },
+    deadLetter: readDeadLetter(options.deadLetter),
+    ...{ backoff, recovery, publish, signal },
   };
 }
 
-function oneOf(what: string, value: string, words: readonly string[]): void {
+function readDeadLetter(given: ConsumeOptions['deadLetter'] = {}): DeadLetter | undefined {
+  if (given === false) return undefined;
+  const { maxJobs = MOST_DEAD, maxAgeMs = LONGEST_DEAD_MS } = known('deadLetter', given, ['maxJobs', 'maxAgeMs']);
+  return { maxJobs: notNegative('maxJobs', maxJobs), maxAgeMs: notNegative('maxAgeMs', maxAgeMs) };
+}
+
+export function oneOf(what: string, value: string, words: readonly string[]): void {
   if (!words.includes(value)) throw inputError(`${what} must be one of ${words.join(', ')}, got ${show(value)}`);
 }

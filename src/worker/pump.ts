@@ -21,6 +21,10 @@ export interface Swept {
   readonly more: boolean;
   /** When the next scheduled job is due, in ms from now; null when none is, undefined when that could not be read. */
   readonly dueInMs: number | null | undefined;
+  /** When the next repeat is due, in ms from now; as above. */
+  readonly repeatInMs: number | null | undefined;
+  /** The queue or a lane has a rate. */
+  readonly limited: boolean | undefined;
   /** The recovery leg that is kept for the queue; null when none is, undefined when that could not be read. */
   readonly leg: Leg | null | undefined;
   /** Letters that wait to be delivered; null when their key is no list, undefined when that could not be read. */
@@ -29,6 +33,14 @@ export interface Swept {
   readonly stalled: { readonly recovered: readonly string[]; readonly dead: readonly string[] };
   readonly errors: readonly EmqError[];
 }
+
+/** What is due and when, read between two passes. */
+export type Due = Pick<Swept, 'letters'> & {
+  readonly dueInMs: number | null;
+  readonly repeatInMs: number | null;
+  readonly limited: boolean;
+  readonly leg: Leg | null;
+};
 
 /** How many jobs one leg moves at one beat. */
 const LIMIT = 100;
@@ -53,8 +65,10 @@ export class Pump {
     const { count = 0, stalled = NOTHING } = recovered ?? {};
     return {
       moved: (promoted ?? 0) + count,
-      more: promoted === LIMIT || count === LIMIT,
+      more: (promoted ?? 0) >= LIMIT || count === LIMIT,
       dueInMs: agenda?.dueInMs,
+      repeatInMs: agenda?.repeatInMs,
+      limited: agenda?.limited,
       leg: agenda?.leg,
       letters: agenda?.letters,
       stalled,
@@ -63,9 +77,9 @@ export class Pump {
   }
 
   /** @throws EmqError */
-  async agenda(): Promise<Pick<Swept, 'letters'> & { readonly dueInMs: number | null; readonly leg: Leg | null }> {
-    const { dueInMs, recovery, letters } = await this.#runner.run(transitions.agenda, undefined);
-    return { dueInMs, leg: recovery === 'reap' || recovery === 'stalled' ? recovery : null, letters };
+  async agenda(): Promise<Due> {
+    const { recovery, ...due } = await this.#runner.run(transitions.agenda, undefined);
+    return { ...due, leg: recovery === 'reap' || recovery === 'stalled' ? recovery : null };
   }
 
   /** Keeps the leg for the queue unless one is kept already; gives the one that stands. @throws EmqError */

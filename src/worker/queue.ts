@@ -8,6 +8,10 @@ import type { JobsOptions } from '../queue/admission.js';
 import { Jobs } from '../queue/jobs.js';
 import { Connector } from '../wire/connector.js';
 import { EmqError, inputError, show } from '../wire/errors.js';
+import { announce } from '../queue/registry.js';
+import { BatchConsumer } from './batch-consumer.js';
+import type { BatchHandler } from './batch-handler.js';
+import { readBatchOptions, type ConsumeBatchOptions } from './batch-options.js';
 import { Consumer } from './consumer.js';
 import type { Handler } from './handler.js';
 import { readConsumeOptions, type ConsumeOptions } from './options.js';
@@ -39,10 +43,7 @@ export class Queue<T = unknown, Input = T> extends Jobs<T, Input> {
    */
   consume(handler: Handler<T> | URL, options: ConsumeOptions = {}): Consumer<T> {
     const settings = readConsumeOptions(options);
-    // it would wait for ever for what never comes back
-    if (this.#connector.stats().state === 'closed') {
-      throw new EmqError('EMQ_CLOSED', 'the connector is closed: consume needs one that is open');
-    }
+    this.#open('consume');
     const parts = { connector: this.#connector, keys: this.keys, codec: this.codec, settings };
     if (typeof handler === 'function') {
       if (options.processor !== undefined || options.killAfterMs !== undefined) {
@@ -50,7 +51,7 @@ export class Queue<T = unknown, Input = T> extends Jobs<T, Input> {
           'processor and killAfterMs are for the URL of a processor file: a function runs in this process',
         );
       }
-      return new Consumer({ ...parts, handler });
+      return this.#announced(new Consumer({ ...parts, handler }));
     }
     if (!(handler instanceof URL)) {
       throw inputError(`a handler must be a function or the URL of a processor file, got ${show(handler)}`);
@@ -65,6 +66,31 @@ export class Queue<T = unknown, Input = T> extends Jobs<T, Input> {
       handler: (job, context) => sandbox.run(job, context),
       atEnd: () => sandbox.close(),
     });
+    return this.#announced(consumer);
+  }
+
+  /**
+   * Starts a consumer of batches. The handler gets many jobs and returns a verdict for each; see `Verdict`. Throwing fails
+   * them all, and a job without a verdict is tried again. At least once is the promise, as with `consume`.
+   * @throws EmqError `EMQ_INPUT` for a wrong handler or option; `EMQ_CLOSED` when the connector is closed.
+   */
+  consumeBatch(handler: BatchHandler<T>, options: ConsumeBatchOptions = {}): BatchConsumer<T> {
+    const settings = readBatchOptions(options);
+    if (typeof handler !== 'function') throw inputError(`a batch handler must be a function, got ${show(handler)}`);
+    this.#open('consumeBatch');
+    const parts = { connector: this.#connector, keys: this.keys, codec: this.codec, settings };
+    return this.#announced(new BatchConsumer({ ...parts, handler }));
+  }
+
+  /** It would wait for ever for what never comes back. */
+  #open(what: string): void {
+    if (this.#connector.stats().state !== 'closed') return;
+    throw new EmqError('EMQ_CLOSED', `the connector is closed: ${what} needs one that is open`);
+  }
+
+  /** Names the queue for whoever lists queues. */
+  #announced<C>(consumer: C): C {
+    void announce(this.#connector, this.queue);
     return consumer;
   }
 }

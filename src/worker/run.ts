@@ -13,6 +13,7 @@ import { transitions, type Taken } from '../wire/transitions.js';
 import type { Runner } from './calls.js';
 import { JobAbortedError, type ConsumedJob, type JobContext } from './handler.js';
 import type { Holding } from './lease-keeper.js';
+import type { Answer } from './settle.js';
 
 /** A claimed job with everything a handler may ask of it. */
 class WorkedJob<T> extends TakenJob<T> implements ConsumedJob<T> {
@@ -39,6 +40,8 @@ export class Run<T> implements Holding {
   decided = false;
   settling = false;
   settled = false;
+  /** What became of it, once it is settled. */
+  answer: Answer['now'] | undefined;
   extendedUntil = 0;
   /** The handler has returned, or was never called, or is not waited for. */
   ended = false;

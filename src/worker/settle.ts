@@ -19,11 +19,12 @@ export type Outcome =
   | { readonly kind: 'complete'; readonly result: unknown }
   | { readonly kind: 'fail'; readonly error: Error; readonly delayMs: number; readonly maxAttempts: number }
   | { readonly kind: 'delay'; readonly when: When }
+  | { readonly kind: 'backOff'; readonly ms: number; readonly scope: 'own' | 'queue' }
   | { readonly kind: 'release' };
 
 /** What became of it. */
 export type Answer =
-  | { readonly now: 'completed' | 'scheduled' | 'dead' | 'delayed' | 'released' }
+  | { readonly now: 'completed' | 'scheduled' | 'dead' | 'delayed' | 'backed off' | 'released' }
   /** The job is no longer this run's. */
   | { readonly now: 'stale'; readonly error: EmqError }
   /** No answer: the job comes back when its lease has lapsed. */
@@ -114,6 +115,9 @@ async function send(
     case 'delay':
       await runner.run(transitions.delay, { ...held, when: outcome.when });
       return { now: 'delayed' };
+    case 'backOff':
+      await runner.run(transitions.backOff, { ...held, ms: outcome.ms, scope: outcome.scope });
+      return { now: 'backed off' };
     case 'release':
       await runner.run(transitions.release, held);
       return { now: 'released' };
@@ -137,6 +141,7 @@ async function lookUp(
       if (state === 'dead') return { now: 'dead' };
       if (state === 'scheduled') return { now: outcome.kind === 'delay' ? 'delayed' : 'scheduled' };
       if (state === 'pending' && outcome.kind === 'release') return { now: 'released' };
+      if (state === 'pending' && outcome.kind === 'backOff') return { now: 'backed off' };
       return undefined;
     } catch (error) {
       if (!mayPass(error as EmqError) || !(await again(tries, options.giveUp)))

@@ -7,19 +7,30 @@
  * and half-way if it comes after. The native commands check first, and never leave anything.
  */
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import type { Connector } from '../../src/index.js';
+import { listQueues, transitions, type Connector } from '../../src/index.js';
 import { EXECUTORS } from '../conformance/stage.js';
 import { acts, FLOWS, titleOf, type Act } from './acts.js';
 import { isRead, isWrite, Monitor, type Run } from './monitor.js';
-import { MAY_BRAND, NATIVE_VERBS, PRODUCER, PRODUCER_6, QUIET, WIRE_4, WIRE_6 } from './rules.js';
+import {
+  LANE_PRODUCER,
+  LISTS,
+  MAY_BRAND,
+  NAMED,
+  NATIVE_VERBS,
+  PRODUCER,
+  PRODUCER_6,
+  QUIET,
+  WIRE_4,
+  WIRE_6,
+} from './rules.js';
 import { SECRET, USER, Users, type Verdict } from './users.js';
 
 const titled = acts.map((verb) => [titleOf(verb), verb] as const);
 const NATIVE: ReadonlySet<string> = new Set(NATIVE_VERBS.map(([verb]) => verb));
 /** The rights without which a script can stop half-way: every write that is not the first of its script. */
 const HALF_WAY = [
-  ...['+decr', '+del', '+hdel', '+hincrby', '+hset', '+lpush', '+lrem', '+ltrim', '+rename', '+rpush', '+set', '+zadd'],
-  ...['+zrem', '+zremrangebyscore'],
+  ...['+decr', '+del', '+hdel', '+hincrby', '+hset', '+lpush', '+lrem', '+ltrim', '+pexpireat', '+rename', '+rpush'],
+  ...['+set', '+zadd', '+zrem', '+zremrangebyscore'],
 ];
 const without = (rules: readonly string[], rule: string) => rules.filter((one) => one !== rule);
 
@@ -175,7 +186,9 @@ describe.each(EXECUTORS)('the rights of a connector, %s', (_executor, wire) => {
 describe.each(EXECUTORS)('the rights of a producer, %s', (_executor, wire) => {
   const rules = wire === 6 ? PRODUCER_6 : PRODUCER;
   // The last two come with it: they use no command and no key that the others do not.
-  const mayCall = ({ verb }: Act) => ['enqueue', 'enqueueMany', 'schedule', 'updateData', 'browse'].includes(verb);
+  const plain = ['enqueue', 'enqueueMany', 'schedule', 'updateData', 'browse'];
+  // what is of lanes and dedup ids is not for this user
+  const mayCall = ({ verb, variant }: Act) => plain.includes(verb) && !/lane|dedup|replacing/.test(variant);
   let users: Users;
   let connector: Connector;
 
@@ -202,5 +215,80 @@ describe.each(EXECUTORS)('the rights of a producer, %s', (_executor, wire) => {
       if (verdict === 'half') expect(HALF_WAY).toContain(rule);
     }
     expect(refusals).toBeGreaterThan(0);
+  });
+});
+
+describe.each(EXECUTORS)('the rights of a producer for lanes, %s', (_executor, wire) => {
+  const rules = wire === 6 ? [...LANE_PRODUCER, '+command|info'] : LANE_PRODUCER;
+  const verbs = ['enqueue', 'enqueueMany', 'schedule', 'updateData', 'browse', 'admit', 'reschedule', 'dedupOwner'];
+  const own = titled.filter(([, { verb }]) => verbs.includes(verb));
+  let users: Users;
+  let connector: Connector;
+
+  beforeAll(async () => {
+    users = await Users.start(wire);
+    await users.grant(rules);
+    connector = await users.connect();
+  });
+  afterAll(() => users[Symbol.asyncDispose]());
+
+  it.each(own)('%s', async (_title, verb) => {
+    await users.grant(rules);
+    expect(await users.judge(verb, 'a', connector)).toBe('done');
+    expect(await users.judge(verb, 'b', connector)).toBe('refused');
+  });
+
+  it.each(rules)('%s is needed', async (rule) => {
+    await users.grant(without(rules, rule));
+    let refusals = (await users.connects()) ? 0 : 1;
+    await users.stage.raw.script('FLUSH');
+    for (const [, verb] of own) {
+      const verdict = await users.judge(verb, 'a', connector);
+      if (verdict !== 'done') refusals += 1;
+      if (verdict === 'half') expect(HALF_WAY).toContain(rule);
+    }
+    expect(refusals).toBeGreaterThan(0);
+  });
+});
+
+describe.each(EXECUTORS)('the list of queues, %s', (_executor, wire) => {
+  const rules = wire === 6 ? WIRE_6 : WIRE_4;
+  let users: Users;
+  beforeAll(async () => {
+    users = await Users.start(wire);
+  });
+  afterAll(() => users[Symbol.asyncDispose]());
+
+  const register = (connector: Connector) =>
+    connector.run({ transition: transitions.register, queue: 'a', keys: ['{emq}:queues'], args: ['a', 'add'] });
+
+  it('a queue is named by whoever may write the list, and by nobody else', async () => {
+    await users.grant(rules);
+    const connector = await users.connect();
+    await users.stage.refused('NOPERM', () => register(connector));
+    expect(await users.stage.raw.exists('{emq}:queues')).toBe(0);
+    await users.grant([...rules, ...NAMED]);
+    await register(connector);
+    expect(await users.stage.raw.zrange('{emq}:queues', '0', '-1')).toEqual(['a']);
+    await connector.close();
+  });
+
+  it('who may read it and look for keys lists all; without the list those with keys, without the look neither', async () => {
+    const connect = ['+get', '%R~{emq}:version', ...(wire === 6 ? ['+command|info'] : [])];
+    await users.stage.raw.zadd('{emq}:queues', '5', 'named');
+    await users.stage.raw.set('emq:{keyed}:wake', 'x');
+    await users.grant([...connect, ...LISTS]);
+    const connector = await users.connect();
+    expect(await listQueues(connector)).toEqual(expect.arrayContaining(['keyed', 'named']));
+    for (const rule of ['+zrange', '%R~{emq}:queues']) {
+      await users.grant([...connect, ...without(LISTS, rule)]);
+      const found = await listQueues(connector);
+      expect(found).toContain('keyed');
+      expect(found).not.toContain('named');
+    }
+    await users.grant([...connect, ...without(LISTS, '+scan')]);
+    await users.stage.refused('NOPERM', () => listQueues(connector));
+    expect(await listQueues(connector, { scan: false })).toContain('named');
+    await connector.close();
   });
 });

@@ -6,7 +6,10 @@ import { beforeAll, expect, it } from 'vitest';
 import {
   CLUSTER,
   CONSUMER,
+  LANE_PRODUCER,
+  LISTS,
   MAY_BRAND,
+  NAMED,
   PRODUCER,
   PRODUCER_6,
   QUIET,
@@ -32,6 +35,7 @@ it.each([
   ['A wire 4 connector', WIRE_4],
   ['A consumer', CONSUMER],
   ['A producer', PRODUCER],
+  ['A producer for lanes', LANE_PRODUCER],
   ['A raw native caller', RAW_NATIVE],
 ])('%s', (name, rules) => {
   expect(block(name).sort()).toEqual([...rules].sort());
@@ -44,5 +48,7 @@ it('what comes on top', () => {
   expect(section).toContain(`wire 6: ${named(on(PRODUCER_6, PRODUCER))}`);
   expect(section).toContain(`brand: ${named(MAY_BRAND)}`);
   expect(section).toContain(`cluster: ${named(CLUSTER)}`);
+  expect(section).toContain(`as consumers are: ${named(NAMED)}`);
+  expect(section).toContain(`list the queues: ${named(LISTS)}`);
   expect(section).toContain(`quiet: ${named(QUIET)}, and in a cluster ${named(on(QUIET_CLUSTER, QUIET))}`);
 });

@@ -5,7 +5,9 @@ import type { Redis } from 'ioredis';
 
 /** Commands that the scripts use to look; all others that they use write, or publish. */
 const READS = new Set(
-  'time exists hget hlen hmget hgetall hexists hscan zcard zscore zrange llen lrange lpos sismember get'.split(' '),
+  'time exists pttl hget hlen hmget hgetall hexists hscan zcard zscore zrange llen lrange lpos sismember sscan get'.split(
+    ' ',
+  ),
 );
 
 export const isRead = (command: string): boolean => READS.has(command);

@@ -8,7 +8,10 @@ import { Jobs, type Wire } from '../../src/index.js';
 import { fromReply } from '../../src/wire/errors.js';
 import { native } from '../../src/wire/executor.js';
 import { ask } from '../../src/parity/node.js';
-import { titleOf, verbs, type Verb } from '../conformance/verbs.js';
+import { verbs } from '../conformance/verbs.js';
+import { jobCases } from '../parity/situations/jobs.js';
+import { workerCases } from '../parity/situations/worker.js';
+import { actsOf, titleOf, type Act } from './acts.js';
 import { NATIVE_VERBS, RAW_NATIVE } from './rules.js';
 import { SECRET, USER, Users } from './users.js';
 
@@ -33,7 +36,15 @@ function bare(client: Redis): Wire {
 }
 
 const NATIVE: ReadonlySet<string> = new Set(NATIVE_VERBS.map(([verb]) => verb));
-const natives = verbs.filter(({ verb }) => NATIVE.has(verb)).map((verb) => [titleOf(verb), verb] as const);
+
+/** What limits do to the calls: situations of the refusal suite that are about them. */
+const limited = [
+  ...['claim', 'complete'].flatMap((name) => actsOf(name, jobCases[name]!)),
+  ...['take', 'release'].flatMap((name) => actsOf(name, workerCases[name]!)),
+].filter(({ variant }) => /limits|a rate|token|turn|ceiling/.test(variant));
+const natives = [...verbs.filter(({ verb }) => NATIVE.has(verb)), ...limited].map(
+  (act) => [titleOf(act), act] as const,
+);
 const others = verbs.filter(({ verb }) => !NATIVE.has(verb)).map((verb) => [titleOf(verb), verb] as const);
 
 /** Every key of a queue that a native command may touch, as its part behind the base. The empty one is the base itself. */
@@ -41,7 +52,7 @@ const ROW = `job:${'?'.repeat(14)}`;
 const SUBKEYS = [':logs', ':lock', ':dependencies', ':children', ':processed', ':unsuccessful', ':failed'].map(
   (key) => `job:*${key}`,
 );
-const LANE = ['g:*:pending', 'gactive', 'glimit', 'paused', 'ring'];
+const LANE = ['g:*:pending', 'gactive', 'glimit', 'gwait', 'paused', 'ring'];
 const METRICS = ['metrics:completed', 'metrics:failed'];
 const KEYS = [
   '',
@@ -55,19 +66,21 @@ const KEYS = [
   'flow:outbox',
   ...METRICS,
   ...LANE,
+  ...['limiter', 'gmax', 'gweight', 'gduration', 'g:*:limiter', 'de:*'],
   ...SUBKEYS,
 ];
-/** Where it is enough to read. */
-const READ_ONLY = ['meta', 'glimit', 'paused'];
+/** Where it is enough to read, but for `WRITTEN`. */
+const READ_ONLY = ['meta', 'limiter', 'glimit', 'gwait', 'gmax', 'gduration', 'gweight', 'paused'];
 
 /** What each call needs: the keys that it declares, and the derived ones that it touches in that scene. */
-const CLAIM = ['', 'pending', 'active', 'meta', ROW];
+const CLAIM = ['', 'pending', 'active', 'meta', 'limiter', ROW];
 const TAKE = [...CLAIM, 'ring'];
-const TAKEN_LANE = ['g:*:pending', 'gactive', 'glimit', 'paused'];
-const RELEASE = ['active', 'pending', ROW];
-const COMPLETE = ['active', ROW, 'metrics:completed', ...SUBKEYS];
-const FAIL = ['active', 'schedule', 'dead', ROW];
-const SWEEP = ['active', 'pending', 'dead', ROW];
+const TAKEN_LANE = ['g:*:pending', 'gactive', 'glimit', 'gwait', 'gmax', 'gweight', 'paused'];
+const RATE = ['gduration', 'g:*:limiter'];
+const RELEASE = ['active', 'pending', 'meta', ROW];
+const COMPLETE = ['active', 'meta', ROW, 'metrics:completed', ...SUBKEYS];
+const FAIL = ['active', 'schedule', 'dead', 'meta', ROW];
+const SWEEP = ['active', 'pending', 'dead', 'meta', ROW];
 const NEEDS: Readonly<Record<string, readonly string[]>> = {
   claim: CLAIM,
   'claim (a lease of another executor)': CLAIM,
@@ -93,7 +106,29 @@ const NEEDS: Readonly<Record<string, readonly string[]>> = {
   'take (the last of a lane)': [...TAKE, ...TAKEN_LANE],
   release: [...RELEASE, 'wake'],
   'release (in a lane)': [...RELEASE, ...LANE, 'wake'],
+  'complete (freeing its dedup id)': [...COMPLETE, 'de:*'],
+  'fail (at its cap, freeing its dedup id)': [...FAIL, 'metrics:failed', 'de:*'],
+  'stalledCheck (a death that frees its dedup id)': [...SWEEP, 'metrics:failed', 'de:*'],
+  'claim (a job waits, and the queue has limits)': CLAIM,
+  'complete (an active job of a queue at its ceiling)': [...COMPLETE, 'pending', 'wake'],
+  'take (one of two flat jobs, and the queue has limits)': [...TAKE, 'wake'],
+  'take (one of two jobs of a lane that has a rate)': [...TAKE, ...TAKEN_LANE, ...RATE, 'wake'],
+  'take (the last token of a lane)': [...TAKE, ...TAKEN_LANE, ...RATE],
+  'take (the first of three in the turn of a lane)': [...TAKE, ...TAKEN_LANE, 'wake'],
+  'release (an active job of a queue at its ceiling)': [...RELEASE, 'wake'],
 };
+/** Keys that a scene writes, or only reads, where most do the other. */
+const WRITTEN: Readonly<Record<string, readonly string[]>> = {
+  'claim (a job waits, and the queue has limits)': ['limiter'],
+  'take (one of two flat jobs, and the queue has limits)': ['limiter'],
+  'take (the last token of a lane)': ['gwait'],
+  'take (the first of three in the turn of a lane)': ['meta'],
+};
+const READ: Readonly<Record<string, readonly string[]>> = {
+  'complete (an active job of a queue at its ceiling)': ['pending'],
+};
+const isReadOnly = (title: string, key: string): boolean =>
+  (READ_ONLY.includes(key) && !(WRITTEN[title] ?? []).includes(key)) || (READ[title] ?? []).includes(key);
 const rule = (key: string, mode = '~') => `${mode}emq:{a}:${key}`;
 
 describe('a raw native caller', () => {
@@ -137,7 +172,7 @@ describe('a raw native caller', () => {
   });
 
   describe('key by key', () => {
-    const needed = (verb: Verb) => NEEDS[titleOf(verb)] ?? [];
+    const needed = (verb: Act) => NEEDS[titleOf(verb)] ?? [];
 
     it.each(natives)('%s: what it needs is enough', async (_title, verb) => {
       await users.grant(['+@emq', ...needed(verb).map((key) => rule(key))]);
@@ -155,11 +190,11 @@ describe('a raw native caller', () => {
       expect(refused.sort()).toEqual([...needed(verb)].sort());
     });
 
-    it.each(natives)('%s: reading is enough for the keys that it only reads', async (_title, verb) => {
+    it.each(natives)('%s: reading is enough for the keys that it only reads', async (title, verb) => {
       for (const key of needed(verb)) {
         await users.grant(['+@emq', ...KEYS.map((other) => rule(other, other === key ? '%R~' : '~'))]);
         const verdict = await users.judge(verb, 'a', wire);
-        expect({ key, verdict }).toEqual({ key, verdict: READ_ONLY.includes(key) ? 'done' : 'refused' });
+        expect({ key, verdict }).toEqual({ key, verdict: isReadOnly(title, key) ? 'done' : 'refused' });
       }
     });
 

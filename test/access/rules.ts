@@ -13,11 +13,12 @@ export const NATIVE_VERBS: readonly (readonly [string, string])[] = Object.entri
 
 /** The commands that the scripts of all verbs run, one by one. */
 const SCRIPT_COMMANDS = [
-  ...['+time', '+publish', '+exists', '+del'],
-  ...['+set', '+decr', '+rename'],
+  ...['+time', '+publish', '+exists', '+del', '+rename', '+pexpireat', '+pttl'],
+  ...['+set', '+decr'],
   ...['+hget', '+hset', '+hdel', '+hlen', '+hmget', '+hgetall', '+hexists', '+hincrby', '+hscan'],
   ...['+zadd', '+zrem', '+zcard', '+zscore', '+zrange', '+zpopmin', '+zremrangebyscore'],
-  ...['+llen', '+lpush', '+rpush', '+lrange', '+ltrim', '+lrem', '+lpos', '+sismember'],
+  ...['+llen', '+lpush', '+rpush', '+lrange', '+ltrim', '+lrem', '+lpos'],
+  ...['+sadd', '+srem', '+sismember', '+sscan'],
 ];
 
 /** To connect to a node that carries the brand, and to run scripts that the node may have forgotten. */
@@ -41,6 +42,20 @@ export const PRODUCER = [
 
 /** What a producer needs besides on wire 6. */
 export const PRODUCER_6 = [...PRODUCER, '+command|info'];
+
+/** The same for jobs of lanes, jobs with dedup ids, and reschedule, wire 4. */
+export const LANE_PRODUCER = [
+  ...PRODUCER,
+  ...['~emq:{a}:', '~emq:{a}:de:*', '~emq:{a}:g:*:pending', '%R~emq:{a}:gactive', '%R~emq:{a}:glimit'],
+  ...['%R~emq:{a}:gwait', '%R~emq:{a}:paused', '~emq:{a}:ring'],
+  ...['+hget', '+hmget', '+zscore', '+lpos', '+sismember', '+set', '+pexpireat', '+pttl', '+rpush'],
+];
+
+/** To be named in the list of queues, as consumers do where they may. */
+export const NAMED = ['~{emq}:queues'];
+
+/** To list the queues: those that are named, and those that have keys. */
+export const LISTS = ['+zrange', '%R~{emq}:queues', '+scan'];
 
 /** The six native commands on queue a, without a connector. */
 export const RAW_NATIVE = ['+@emq', '~emq:{a}:*'];

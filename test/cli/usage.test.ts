@@ -5,8 +5,13 @@ import { scrub } from '../../src/cli/exit.js';
 import { openTerminal, quoted, word, wrap } from '../../src/cli/terminal.js';
 import { emq, node, on, start, stateOf, urlFor } from './emq.js';
 
-const COMMANDS = ['dev', 'trace', 'parity', 'doctor', 'flow', 'build-module'];
+const OPERATING = [
+  ...['queues', 'stats', 'jobs', 'job', 'lanes', 'repeats', 'move', 'dedup', 'pause', 'resume', 'limits'],
+  ...['promote', 'reschedule', 'cancel', 'remove', 'reprocess', 'drain', 'trim', 'obliterate'],
+];
+const COMMANDS = ['dev', 'trace', 'parity', 'doctor', 'flow', 'build-module', ...OPERATING];
 const ID = 'JOB00000000000';
+const NOWHERE = 'valkey://127.0.0.1:1';
 
 test('help lists the commands and what the exit codes mean', async () => {
   const { code, stdout } = await emq('--help');
@@ -51,6 +56,20 @@ describe('wrong usage ends with 2', () => {
     ['an id that is none', ['flow', 'JOB1', '--url', 'valkey://127.0.0.1:1', '--queue', 'mail']],
     ['a limit that is none', ['flow', ID, '--url', 'valkey://127.0.0.1:1', '--queue', 'mail', '--limit', '0']],
     ['a way to build that is none', ['build-module', '--via', 'make']],
+    ['statistics of no queue', ['stats', '--url', NOWHERE]],
+    ['statistics on no node', ['stats', 'mail']],
+    ['statistics of a queue that is none', ['stats', 'a:b', '--url', NOWHERE]],
+    ['a state that is none', ['jobs', 'mail', '--state', 'alive', '--url', NOWHERE]],
+    ['a lane with a state that has none', ['jobs', 'mail', '--state', 'dead', '--lane', ID, '--url', NOWHERE]],
+    ['a lane that is none', ['pause', 'mail', '--lane', 'x', '--url', NOWHERE]],
+    ['a job to remove that is none', ['remove', 'mail', ID, 'JOB1', '--url', NOWHERE]],
+    ['no job to promote', ['promote', 'mail', '--url', NOWHERE]],
+    ['no time to reschedule to', ['reschedule', 'mail', ID, '--url', NOWHERE]],
+    ['two times to reschedule to', ['reschedule', 'mail', ID, '--in', '1m', '--at', '2027-01-01', '--url', NOWHERE]],
+    ['a duration without a unit', ['trim', 'mail', '--older', '30', '--url', NOWHERE]],
+    ['a lane to drain, and more', ['drain', 'mail', '--lane', ID, '--scheduled', '--url', NOWHERE]],
+    ['no lane to move to', ['move', 'mail', ID, '--url', NOWHERE]],
+    ['a dedup id that is none', ['dedup', 'mail', 'a:b', '--url', NOWHERE]],
   ])('%s', async (_what, args) => {
     const human = await emq(...args);
     expect(human.code).toBe(2);
@@ -75,6 +94,8 @@ test('a node that is not there ends with 3, in one line', async () => {
   for (const args of [
     ['doctor', '--url', url],
     ['flow', ID, '--queue', 'mail', '--url', url],
+    ['queues', '--url', url],
+    ['drain', 'mail', '--yes', '--url', url],
     ['trace', '--url4', url],
     ['parity', '--url', url, '--url', url],
   ]) {
@@ -103,6 +124,13 @@ test('no password is printed, whatever is wrong', async () => {
     ...[good, wrong, nowhere, odd].map((url) => ['parity', '--url', url, '--url', good]),
     ['doctor', good],
     ['flow', good, '--queue', 'mail', '--url', good],
+    ...[good, wrong, nowhere, odd].map((url) => ['stats', 'mail', '--url', url]),
+    ['stats', good, '--url', good],
+    ['remove', 'mail', good, '--url', good],
+    ['limits', 'mail', '--lane', good, '--url', good],
+    ['limits', 'mail', '--rate', good, '--url', good],
+    ['dedup', 'mail', good, '--url', good],
+    ['pause', 'mail', '--repeat', good, '--url', good],
     ['flow', ID, '--queue', good, '--url', good],
     ['doctor', '--url', good, `--urll=${good}`],
     ['doctor', '--url', good, '--wire', good],

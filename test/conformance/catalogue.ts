@@ -8,12 +8,11 @@
  *
  * | part                        | scenarios                                                  |
  * |-----------------------------|------------------------------------------------------------|
- * | lanes, batches and controls | 12-14, 16, 22-24, 26, 27, 40, 42-46, 60-73                 |
  * | pool                        | 56, 57                                                     |
  * | versions (Valkey 9 or later)| 58, 59                                                     |
  * | streams                     | 74-79                                                      |
  */
-export type Part = 'lanes, batches and controls' | 'pool' | 'versions' | 'streams';
+export type Part = 'pool' | 'versions' | 'streams';
 
 export interface Entry {
   readonly number: number;
@@ -37,7 +36,6 @@ const NAMES = `
   .split(/\s+/);
 
 const LATER: readonly (readonly [Part, readonly number[]])[] = [
-  ['lanes, batches and controls', [...span(12, 14), 16, ...span(22, 24), 26, 27, 40, ...span(42, 46), ...span(60, 73)]],
   ['pool', [56, 57]],
   ['versions', [58, 59]],
   ['streams', span(74, 79)],

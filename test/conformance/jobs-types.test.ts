@@ -8,10 +8,11 @@ import { fileURLToPath } from 'node:url';
 import type { StandardSchemaV1 } from '@standard-schema/spec';
 import ts from 'typescript';
 import { beforeAll, describe, expect, expectTypeOf, it } from 'vitest';
-import type { Connector, EmqError } from '../../src/index.js';
+import type { Admin, Connector, EmqError, LaneState, ListedJob, Purged, Scheduled, TakenJob } from '../../src/index.js';
 import {
   bytesCodec,
   Jobs,
+  Lanes,
   type Codec,
   type Enqueued,
   type EnqueuedMany,
@@ -93,8 +94,10 @@ describe('outcomes', () => {
 
   it('are closed sets', () => {
     expectTypeOf<(typeof jobs)['enqueue']>().returns.resolves.toEqualTypeOf<Enqueued>();
-    expectTypeOf<Enqueued['outcome']>().toEqualTypeOf<'enqueued' | 'duplicate'>();
-    expectTypeOf<EnqueuedMany['outcome']>().toEqualTypeOf<'enqueued' | 'duplicate' | 'failed'>();
+    expectTypeOf<Enqueued['outcome']>().toEqualTypeOf<'enqueued' | 'duplicate' | 'deduplicated' | 'replaced'>();
+    expectTypeOf<EnqueuedMany['outcome']>().toEqualTypeOf<
+      'enqueued' | 'duplicate' | 'deduplicated' | 'replaced' | 'failed'
+    >();
     expectTypeOf<Extract<EnqueuedMany, { outcome: 'failed' }>['error']>().toEqualTypeOf<EmqError>();
     expectTypeOf<(typeof jobs)['complete']>().returns.resolves.toEqualTypeOf<'completed' | 'gone'>();
     expectTypeOf<(typeof jobs)['fail']>().returns.resolves.toEqualTypeOf<'scheduled' | 'dead'>();
@@ -111,6 +114,32 @@ describe('outcomes', () => {
     expectTypeOf<(typeof jobs)['logs']>().returns.resolves.toEqualTypeOf<Buffer[] | 'gone'>();
     expectTypeOf<(typeof jobs)['addLog']>().returns.resolves.toEqualTypeOf<number | 'gone'>();
     expectTypeOf<(typeof jobs)['pause']>().returns.resolves.toBeVoid();
+  });
+
+  it('of lanes and of the operator too', () => {
+    const lanes = new Lanes<Mail>(wire, 'q');
+    expectTypeOf<(typeof lanes)['enqueue']>().parameter(1).toEqualTypeOf<Mail | Uint8Array>();
+    expectTypeOf<(typeof lanes)['enqueue']>().returns.resolves.toEqualTypeOf<Enqueued>();
+    expectTypeOf<(typeof lanes)['claim']>().returns.resolves.toEqualTypeOf<TakenJob<Mail> | null>();
+    expectTypeOf<(typeof lanes)['claimBatch']>().returns.resolves.toEqualTypeOf<TakenJob<Mail>[]>();
+    expectTypeOf<(typeof lanes)['list']>().returns.toExtend<AsyncIterable<LaneState>>();
+    expectTypeOf(new Lanes(wire, new Jobs<Mail>(wire, 'q'))).toEqualTypeOf<Lanes<Mail>>();
+    const wrong = () => [
+      // @ts-expect-error a payload of another type
+      lanes.enqueue('TEN00000000000', { to: 5 }),
+      // @ts-expect-error the lane is an argument of its own
+      lanes.enqueue('TEN00000000000', { to: 'a' }, { group: 'TEN00000000001' }),
+      // @ts-expect-error an item without a lane
+      lanes.enqueueMany([{ payload: { to: 'a' } }]),
+      // @ts-expect-error no such mode
+      jobs.enqueue({ to: 'a' }, { dedup: { id: 'a', mode: 'once' } }),
+    ];
+    expect(wrong).toBeTypeOf('function');
+    expectTypeOf<Scheduled['outcome']>().toEqualTypeOf<'scheduled' | 'duplicate' | 'deduplicated' | 'replaced'>();
+    expectTypeOf<LaneState['state']>().toEqualTypeOf<'ready' | 'empty' | 'paused' | 'at limit' | 'waits'>();
+    expectTypeOf<Admin['drain']>().returns.resolves.toEqualTypeOf<Purged>();
+    expectTypeOf<Admin['jobs']>().returns.resolves.toEqualTypeOf<ListedJob[]>();
+    expectTypeOf<(typeof jobs)['consult']>().returns.resolves.toEqualTypeOf<'ok'>();
   });
 
   it('counts has the names that were asked for', () => {

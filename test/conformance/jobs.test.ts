@@ -3,14 +3,16 @@
  * payloads are jobs-payload.test.ts, many jobs at once and minted ids jobs-many.test.ts.
  */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { encodeId, Jobs, mint, parseId, transitions, type Job, type Transition } from '../../src/index.js';
+import { encodeId, JobControls, Jobs, mint, parseId, transitions, type Job, type Transition } from '../../src/index.js';
 import { claimed, EXECUTORS, MINUTE, MISSING, Stage, stale } from './stage.js';
 import { titleOf, verbs } from './verbs.js';
 
 const LEASE = { leaseMs: MINUTE };
 
 it('has every method of Jobs in the table', () => {
-  const methods = Object.entries(Object.getOwnPropertyDescriptors(Jobs.prototype))
+  const own = [JobControls, Jobs].map(({ prototype }) => Object.getOwnPropertyDescriptors(prototype));
+  const methods = own
+    .flatMap((descriptors) => Object.entries<PropertyDescriptor>(descriptors))
     .filter(([name, { value }]) => name !== 'constructor' && typeof value === 'function')
     .map(([name]) => name);
   expect([...new Set<string>(verbs.map(({ verb }) => verb))].sort()).toEqual(methods.sort());

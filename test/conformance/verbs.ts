@@ -10,6 +10,7 @@
 import { mint, type Jobs } from '../../src/index.js';
 import { child, dead, DEATH, GROUP, inLane, lapse, lastInLane, RETRY, scheduled, type Admin } from './scenes.js';
 import { claimed, MINUTE } from './stage.js';
+import { controlReads, controlWrites } from './verbs-controls.js';
 import { workerWrites } from './verbs-worker.js';
 
 export type VerbName = Exclude<keyof Jobs, 'queue' | 'keys'>;
@@ -484,4 +485,7 @@ const verb =
   (writing: boolean) =>
   ([name, variant, gives, scene]: Row): Verb => ({ verb: name, variant, writes: writing, gives, scene });
 
-export const verbs: readonly Verb[] = [...[...writes, ...workerWrites].map(verb(true)), ...reads.map(verb(false))];
+export const verbs: readonly Verb[] = [
+  ...[...writes, ...workerWrites, ...controlWrites].map(verb(true)),
+  ...[...reads, ...controlReads].map(verb(false)),
+];

@@ -4,9 +4,9 @@
  */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { Bout, ParityError } from '../../src/parity/bout.js';
-import { differences } from '../../src/parity/compare.js';
+import { differences, timeless, timely } from '../../src/parity/compare.js';
 import { flowViolations } from '../../src/parity/flow-invariants.js';
-import { violations } from '../../src/parity/invariants.js';
+import { claimViolations, violations } from '../../src/parity/invariants.js';
 import { isHeard, parseLetter } from '../../src/parity/letters.js';
 import {
   changedKeys,
@@ -129,7 +129,7 @@ describe('the dump', () => {
     await need(client, ['DEL', '{emq}:version']);
     const odd = Buffer.from('00ff0d0ac328', 'hex');
     await askAll(client, [
-      ['SET', odd, odd, 'PX', '9000000'],
+      ['SET', odd, odd, 'PXAT', '4000000000000'],
       ['RPUSH', 'l', odd, 'b', odd],
       ['SADD', 's', 'b', odd],
       ['ZADD', 'z', '1.5', odd, '-inf', 'low', 'inf', 'high', '4503599627370497', 'big'],
@@ -138,7 +138,7 @@ describe('the dump', () => {
     ]);
     const text = odd.toString('latin1');
     const expected: Record<string, Entry> = {
-      [text]: { type: 'string', value: text, lapses: true },
+      [text]: { type: 'string', value: text, lapses: 4_000_000_000_000 },
       l: { type: 'list', items: [text, 'b', text], lapses: false },
       s: { type: 'set', members: new Set([text, 'b']), lapses: false },
       z: {
@@ -228,11 +228,41 @@ describe('the comparison', () => {
   });
 });
 
+describe('the comparison of times', () => {
+  const leeway = { toleranceMs: 1000, anyEpoch: true };
+  const until = (value: string, lapses: number | false): Entry => ({ type: 'string', value, lapses });
+
+  test('a limiter may differ by microseconds of the tolerance, a lapse by its milliseconds', () => {
+    for (const name of ['limiter', 'g:g:limiter']) {
+      const a = keys({ [name]: until('5000000', 9000) });
+      expect(differences(a, keys({ [name]: until('6000000', 10_000) }), leeway)).toEqual([]);
+      expect(differences(a, keys({ [name]: until('6000001', 9000) }), leeway)).toHaveLength(1);
+      expect(differences(a, keys({ [name]: until('5000000', 10_001) }), leeway)).toHaveLength(1);
+      expect(differences(a, keys({ [name]: until('5000000', false) }), leeway)).toHaveLength(1);
+      expect(differences(a, keys({ [name]: until('x', 9000) }), leeway)).toHaveLength(1);
+    }
+    const other = keys({ 'de:limit': until('5', false) });
+    expect(differences(other, keys({ 'de:limit': until('6', false) }), leeway)).toHaveLength(1);
+  });
+
+  test('a reply may tell another time where it tells one', () => {
+    expect(timely('limits', [1, 2, 3, 60_500, 0], [1, 2, 3, 60_000, 0], 1000)).toEqual([1, 2, 3, 60_000, 0]);
+    expect(timely('limits', [1, 2, 3, 61_500, 0], [1, 2, 3, 60_000, 0], 1000)).toEqual([1, 2, 3, 61_500, 0]);
+    expect(timely('limits', [1, 2, 4, 60_500, 0], [1, 2, 3, 60_000, 0], 1000)).toEqual([1, 2, 4, 60_000, 0]);
+    expect(timely('agenda', [null, 'reap', 0, 0, 500], [5, 'reap', 0, 0, 0], 1000)).toEqual([null, 'reap', 0, 0, 0]);
+    expect(timely('lane_info', [[1, 2, 0, 1, 0, 0, 0, 9500, 0]], [[1, 2, 0, 1, 0, 0, 0, 9000, 0]], 1000)).toEqual([
+      [1, 2, 0, 1, 0, 0, 0, 9000, 0],
+    ]);
+    expect(timeless('repeat_get', [12_345, null, ['name', 'r']])).toEqual([0, null, ['name', 'r']]);
+    expect(timeless('lane_info', [[1, 2, 0, 1, 0, 0, 0, 9500, 7]])).toEqual([[1, 2, 0, 1, 0, 0, 0, 0, 0]]);
+    expect(timeless('get', [1, 2])).toEqual([1, 2]);
+  });
+});
+
 describe('the invariants', () => {
   const sound = {
     'job:1': hash({ state: 'pending' }),
     'job:2': hash({ state: 'active', group: 'g' }),
-    'job:3': hash({ state: 'pending', group: 'g' }),
     'job:1:processed': hash({ c: 'r' }),
     pending: zset(['1', 0]),
     active: zset(['2', 9]),
@@ -240,6 +270,14 @@ describe('the invariants', () => {
     gactive: hash({ g: '1' }),
     ring: list('g'),
     wake: list('1', '1'),
+    'g:g:limiter': { type: 'string', value: '1', lapses: 5 } as const,
+    'job:3': hash({ state: 'pending', group: 'g', dedup: 'd' }),
+    'de:d': { type: 'string', value: '3', lapses: false } as const,
+    'de:kept': { type: 'string', value: '9', lapses: 5 } as const,
+    repeat: zset(['r', 7], ['s', Infinity], ['t', Infinity]),
+    'repeat:r': hash({ next: '7' }),
+    'repeat:s': hash({ next: '7', paused: '1' }),
+    'repeat:t': hash({ count: '3' }),
   };
   test('hold for a sound queue', () => {
     expect(violations(keys(sound), b)).toEqual([]);
@@ -259,6 +297,22 @@ describe('the invariants', () => {
       { paused: { type: 'set', members: new Set(['g']), lapses: false } },
       /lane g can be served: false/,
     ],
+    'a lane that waits for its rate': [{ gwait: zset(['g', 5]) }, /lane g can be served: false, on the ring: true/],
+    'a lane at the limit of all': [{ glimit: hash({ '*': '1' }) }, /lane g can be served: false, on the ring: true/],
+    'a dedup key of another': [
+      { 'de:e': { type: 'string', value: '3', lapses: false } },
+      /de:e names 3, which does not/,
+    ],
+    'a dedup key of nobody': [
+      { 'de:d': { type: 'string', value: '9', lapses: false } },
+      /de:d names 9, which does not/,
+    ],
+    'a repeat that is late': [
+      { repeat: zset(['r', 8]) },
+      /repeat r is to fire at 7, paused: false, and its place is 8/,
+    ],
+    'a paused repeat that will fire': [{ repeat: zset(['s', 7]) }, /repeat s is to fire at 7, paused: true/],
+    'a repeat without a record': [{ repeat: zset(['u', 7]) }, /repeat u is to fire at undefined/],
     'a wake too many': [{ wake: list(...Array<string>(65).fill('1')) }, /wake holds 65/],
   };
   for (const [what, [change, told]] of Object.entries(broken)) {
@@ -266,6 +320,18 @@ describe('the invariants', () => {
       expect(violations(keys({ ...sound, ...change }), b).join('\n')).toMatch(told);
     });
   }
+});
+
+test('a claim above the ceiling is seen', () => {
+  const queue = (ceiling: string, ...ids: string[]): Keys =>
+    keys({ meta: hash({ concurrency: ceiling }), active: zset(...ids.map((id): [string, number] => [id, 5])) });
+  expect(claimViolations(queue('2', '1'), queue('2', '1', '2'), b)).toEqual([]);
+  expect(claimViolations(queue('2', '1'), queue('2', '1', '2', '3'), b)).toEqual([
+    '3 jobs are active, the ceiling is 2',
+  ]);
+  // one that was lowered since, or none
+  expect(claimViolations(queue('2', '1', '2', '3'), queue('2', '1', '2', '3'), b)).toEqual([]);
+  expect(claimViolations(queue('0', '1'), queue('0', '1', '2', '3'), b)).toEqual([]);
 });
 
 describe('the invariants of flows', () => {

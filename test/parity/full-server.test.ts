@@ -16,7 +16,10 @@ const codeOf = (call: Promise<unknown>): Promise<unknown> =>
   );
 
 /** What lets jobs in, and what is a step of that. */
-const ADMISSIONS = ['enqueue', 'schedule', 'enqueue_flow', 'flow_hold', 'flow_list', 'flow_land'];
+const ADMISSIONS = [
+  ...['enqueue', 'schedule', 'admit', 'repeat_put', 'repeat_fire'],
+  ...['enqueue_flow', 'flow_hold', 'flow_list', 'flow_land'],
+];
 const names: Names = { b: 'emq:{q}:', id: 'JOB0KHTOWnGLuC', other: 'JOB0KHTOWnGLuD', group: 'PRT0KHTOWnGLu1' };
 
 for (const executor of EXECUTORS) {

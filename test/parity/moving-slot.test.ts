@@ -11,8 +11,12 @@ import { Keyspace, transitions } from '../../src/index.js';
 import { bytesOf, snapshot } from '../../src/parity/keyspace-dump.js';
 import { ask, type Answer } from '../../src/parity/node.js';
 import { executorOf, loadFrame } from '../../src/wire/executor.js';
+import { controlCases, QUEUES } from './situations/controls.js';
 import { flowCases } from './situations/flows.js';
 import { kinCases } from './situations/kin.js';
+import { laneCases } from './situations/lanes.js';
+import { limitCases } from './situations/limits.js';
+import { repeatCases } from './situations/repeats.js';
 import type { Names } from './situations/index.js';
 
 const keys = new Keyspace('moving');
@@ -149,10 +153,14 @@ describe('a node that does not serve the slot', () => {
   });
 });
 
-describe('the flow transitions', () => {
+describe('the transitions that are scripts on both executors', () => {
   const names: Names = { b: keys.base, id, other, group };
-  const rows = Object.entries({ ...kinCases, ...flowCases }).flatMap(([name, { situations }]) =>
-    situations(names).map((situation) => [name, situation.name, situation] as const),
+  const cases = { ...kinCases, ...flowCases, ...laneCases, ...limitCases, ...repeatCases, ...controlCases };
+  const rows = Object.entries(cases).flatMap(([name, { situations }]) =>
+    situations(names)
+      // the list of queues is in a slot of its own
+      .filter((situation) => !situation.keys.includes(QUEUES))
+      .map((situation) => [name, situation.name, situation] as const),
   );
 
   it.each(rows)(

@@ -26,7 +26,7 @@ printSeed('replication');
 const b = 'emq:{replication}:';
 const names: Names = { b, id: 'JOB0KHTOWnGLuC', other: 'JOB0KHTOWnGLuD', group: 'PRT0KHTOWnGLu1' };
 /** What a server without the module understands, in all versions. */
-const CORE = new Set(['DEL', 'HDEL', 'HINCRBY', 'HSET', 'LPUSH', 'LREM', 'LTRIM', 'RPUSH', 'ZADD', 'ZREM']);
+const CORE = new Set(['DEL', 'HDEL', 'HINCRBY', 'HSET', 'LPUSH', 'LREM', 'LTRIM', 'RPUSH', 'SET', 'ZADD', 'ZREM']);
 
 describe('the literal stream', () => {
   let node: TestNode;

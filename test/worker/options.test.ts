@@ -36,6 +36,11 @@ const WRONG: readonly (readonly [keyof ConsumeOptions, readonly unknown[], RegEx
     [-1, 1.5, null, 'fast', {}, { type: 'linear' }, { type: 'fixed' }, { type: 'exponential', delayMs: 0 }],
     /^backoff(\.\w+)? must be/,
   ],
+  [
+    'deadLetter',
+    [5, 'all', null, true, { maxJobs: -1 }, { maxJobs: 1.5 }, { maxAgeMs: '30 days' }, { days: 3 }],
+    /^(the options of deadLetter must be an object|unknown option "days" of deadLetter|max(Jobs|AgeMs) must be an integer)/,
+  ],
   ['recovery', ['sweep', null, 1, ''], /^recovery must be one of reap, stalled, none, got/],
   ['source', ['all', null, 1, ''], /^source must be one of flat, lanes, both, got/],
   ['processor', ['fork', null, 1, ''], /^processor must be one of thread, process, got/],

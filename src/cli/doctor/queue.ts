@@ -2,7 +2,8 @@
  * What the doctor finds in one queue: keys of a wrong type, how many jobs are where, and what nobody sees to.
  *
  * Invariants: a fixed number of calls that write nothing and cost no more in a long queue than in a short one (the
- * lapsed and due are counted by rank). Does not: read all rows or lanes, whose number has no bound. Flows are in flows.ts.
+ * lapsed and due are counted by rank). Does not: read all rows or lanes, whose number has no bound. Flows are in flows.ts,
+ * limits, lanes and repeats in controls.ts.
  */
 import type { Arg } from '../../wire/call.js';
 import type { Keyspace } from '../../wire/keyspace.js';
@@ -11,6 +12,7 @@ import { quoted } from '../terminal.js';
 import { duration } from './checks.js';
 import { isRefusal } from './facts.js';
 import { bad, ok, warn, type Finding } from './findings.js';
+import { checkControls, CONTROL_RIGHTS } from './controls.js';
 import { checkFlows } from './flows.js';
 
 /** The keys of fixed names below a queue's base, and their types (wire contract, section 2). */
@@ -31,8 +33,14 @@ const TYPES: Readonly<Record<string, string>> = {
   glimit: 'hash',
   gactive: 'hash',
   gweight: 'hash',
+  gmax: 'hash',
+  gduration: 'hash',
+  gwait: 'zset',
   'metrics:completed': 'hash',
   'metrics:failed': 'hash',
+  'metrics:completed:data': 'list',
+  'metrics:failed:data': 'list',
+  'metrics:rolled': 'hash',
   limiter: 'string',
   'stream:completions': 'stream',
 };
@@ -52,7 +60,7 @@ export async function checkQueue(node: PlainNode, keys: Keyspace, signal: AbortS
     const { code, reason } = error;
     // the finding on the brand says where the queue lives
     if (code === 'MOVED') return [];
-    const rights = `grant +type +time +zcard +zcount +zrange +llen +lindex +hexists +hget and %R~${keys.base}*`;
+    const rights = `grant +type +time +zcard +zcount +zrange +llen +lindex +hexists +hget ${CONTROL_RIGHTS} and %R~${keys.base}*`;
     const mend = code === 'NOPERM' ? rights : 'see first to what the server says';
     return [warn('queue', `queue ${keys.queue} was not looked into: ${quoted(reason)}`, mend)];
   }
@@ -104,7 +112,8 @@ async function look(node: PlainNode, keys: Keyspace, signal: AbortSignal): Promi
   const ready = lanes === 0 ? '' : `; ${lanes} lane${lanes === 1 ? '' : 's'} with jobs to claim`;
   const counts = `${pending} pending, ${active} active, ${scheduled} scheduled, ${dead} dead${waiting}${ready}`;
   findings.push(ok('queue', `queue ${keys.queue}: ${counts}`));
-  if (paused > 0) findings.push(warn('paused', 'the queue is paused: no job is claimed', 'resume() when it is time'));
+  if (paused > 0)
+    findings.push(warn('paused', 'the queue is paused: no job is claimed', `emq resume ${keys.queue} when it is time`));
   if (lapsed.count > 0) {
     const text = `${lapsed.count} of ${active} leases have lapsed${lapsed.ago}: nobody sweeps, or too seldom`;
     findings.push(warn('leases', text, 'call stalledCheck() (or reap()) on a timer in one process at least'));
@@ -113,7 +122,8 @@ async function look(node: PlainNode, keys: Keyspace, signal: AbortSignal): Promi
     const text = `${due.count} of ${scheduled} scheduled jobs are due${due.ago}: nobody promotes, or too seldom`;
     findings.push(warn('schedule', text, 'call promote() on a timer in one process at least'));
   }
-  return [...findings, ...flows];
+  const controls = await checkControls(node, keys, { wrong, now, pending, active, dead, lanes });
+  return [...findings, ...controls, ...flows];
 }
 
 /** The server's clock in whole ms, as the scripts take it. */

@@ -9,7 +9,8 @@ import type { Ground } from './ground.js';
 import { integer, Refused } from './ground.js';
 import { bury, dependencies, join, land, lose, unlisted } from './kin.js';
 import * as p from './procedures.js';
-import { admit, at, declared, type Rule } from './transitions.js';
+import { at, declared, flat, type Rule } from './rule.js';
+import { admit } from './transitions.js';
 
 const POLICIES = ['fp', 'id', 'rd', 'cp'];
 
@@ -228,8 +229,7 @@ const flowCancelled: Rule = (g, [key = ''], children) => {
 };
 
 const flowLetters: Rule = (g, [outbox = '', b = ''], [offset = '', limit = '']) => {
-  const from = p.anyInteger('offset', offset);
-  if (from < 0) throw new Refused('ERR offset must not be negative');
+  const from = p.notNegative('offset', offset);
   const most = p.positive('limit', limit);
   return [editionOf(g, b), g.items(outbox).slice(from, from + most)];
 };
@@ -246,7 +246,7 @@ const flowLink: Rule = (g, [row = '']) => {
 
 const flowChildren: Rule = (g, [key = ''], [, count = '']) => {
   p.positive('count', count);
-  return ['0', [...g.fields(key)].sort(([a], [b]) => (a < b ? -1 : 1)).flat()];
+  return ['0', flat(g.fields(key))];
 };
 
 const flow: Rule = (g, [row = '']) => {

@@ -32,6 +32,7 @@ type Of<T extends Content['type']> = Extract<Content, { type: T }>;
 export class Ground {
   readonly keys: Keys;
   readonly #set = new Map<Bytes, Set<Bytes>>();
+  readonly #strings = new Set<Bytes>();
 
   constructor(
     keys: Keys,
@@ -62,9 +63,21 @@ export class Ground {
     return this.look(key, 'string')?.value;
   }
 
-  /** As SET: what was there, of whatever type, is gone. */
-  set(key: Bytes, value: Bytes): void {
-    this.keys.set(key, { type: 'string', value, lapses: false });
+  /** As SET: what was there, of whatever type, is gone. `lapses`: Unix ms. */
+  set(key: Bytes, value: Bytes, lapses: number | false = false): void {
+    this.#strings.add(key);
+    this.keys.set(key, { type: 'string', value, lapses });
+  }
+
+  /** When the key lapses, Unix ms; false for one that does not, or is not there. */
+  lapses(key: Bytes): number | false {
+    return this.keys.get(key)?.lapses ?? false;
+  }
+
+  /** As PEXPIREAT, for a key that is there. */
+  expireAt(key: Bytes, lapses: number): void {
+    const entry = this.keys.get(key);
+    if (entry !== undefined) entry.lapses = lapses;
   }
 
   /** As RENAME: what had the new name is gone; nothing for a key that is not there. */
@@ -97,6 +110,11 @@ export class Ground {
   /** Whether this call itself has set the field: a counter is judged as it was found, not as the call has made it. */
   hasSet(key: Bytes, field: Bytes): boolean {
     return this.#set.get(key)?.has(field) ?? false;
+  }
+
+  /** Whether this call itself has set the string. */
+  hasPut(key: Bytes): boolean {
+    return this.#strings.has(key);
   }
 
   hdel(key: Bytes, ...fields: Bytes[]): void {
@@ -142,6 +160,16 @@ export class Ground {
     const left = list.items.filter(pass);
     list.items.splice(0, list.items.length, ...left);
     if (left.length === 0) this.del(key);
+  }
+
+  sadd(key: Bytes, member: Bytes): void {
+    this.#make(key, { type: 'set', members: new Set<Bytes>() }).members.add(member);
+  }
+
+  srem(key: Bytes, member: Bytes): void {
+    const set = this.look(key, 'set');
+    set?.members.delete(member);
+    if (set?.members.size === 0) this.del(key);
   }
 
   isMember(key: Bytes, member: Bytes): boolean {

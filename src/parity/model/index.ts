@@ -5,10 +5,16 @@
  * `predict` fails loudly. Does not: talk to a server.
  */
 import type { Bytes, Keys } from '../keyspace-dump.js';
+import { controlRules } from './controls.js';
+import { dedupRules } from './dedup.js';
 import { flowRules } from './flows.js';
 import { Ground, Refused, type ModelReply } from './ground.js';
+import { laneRules } from './lanes.js';
+import { limitRules } from './limits.js';
 import { operatorRules } from './operator.js';
-import { jobRules, type Rule } from './transitions.js';
+import { repeatRules } from './repeats.js';
+import type { Rule } from './rule.js';
+import { jobRules } from './transitions.js';
 import { workerRules } from './worker.js';
 import type { ExecutorName } from '../node.js';
 
@@ -34,7 +40,17 @@ export type Prediction =
   | { readonly ok: true; readonly reply: ModelReply; readonly keys: Keys }
   | { readonly ok: false; readonly refusal: string; readonly keys: Keys };
 
-const rules: Readonly<Record<string, Rule>> = { ...jobRules, ...workerRules, ...operatorRules, ...flowRules };
+const rules: Readonly<Record<string, Rule>> = {
+  ...jobRules,
+  ...workerRules,
+  ...operatorRules,
+  ...flowRules,
+  ...limitRules,
+  ...laneRules,
+  ...dedupRules,
+  ...repeatRules,
+  ...controlRules,
+};
 
 /** The transitions that the model knows, by their names on the wire. */
 export const modelled: readonly string[] = Object.keys(rules);

@@ -7,6 +7,7 @@
 import type { Bytes } from '../keyspace-dump.js';
 import type { Ground } from './ground.js';
 import * as p from './procedures.js';
+import { ready } from './turns.js';
 
 /** What became of the parent. */
 export type Outcome = 'gone' | 'known' | 'counted' | 'released' | 'failed';
@@ -85,7 +86,7 @@ function free(g: Ground, b: Bytes, id: Bytes): boolean {
   if (!waits(g, row) || dependencies(g, row) > 0) return false;
   g.zrem(`${b}flow:held`, id);
   g.hset(row, { state: 'pending' });
-  p.ready(g, b, id);
+  ready(g, b, id);
   return true;
 }
 
@@ -159,6 +160,7 @@ function die(g: Ground, b: Bytes, id: Bytes, child: Bytes, error: Bytes, told: r
   g.hset(row, { state: 'dead', last_error: `child ${child} failed: ${error}` });
   g.zadd(`${b}dead`, g.now, id);
   p.count(g, b, 'failed');
+  p.unpark(g, b, id);
   const parent = g.hget(row, 'parent');
   if (parent === undefined) return;
   const queue = g.hget(row, 'parent_queue');

@@ -7,8 +7,10 @@ import type { Bytes } from '../keyspace-dump.js';
 import type { Ground } from './ground.js';
 import { Refused } from './ground.js';
 import { dependencies, order, policyOf, tell } from './kin.js';
+import { room } from './limits.js';
 import * as p from './procedures.js';
-import { at, baseOf, declared, type Rule } from './transitions.js';
+import { at, baseOf, declared, flat, scoreText, type Rule } from './rule.js';
+import * as t from './turns.js';
 
 const pause: Rule = (g, [meta = '']) => {
   g.hset(meta, { paused: '1' });
@@ -55,25 +57,33 @@ const logs: Rule = (g, [row = '', key = ''], [first = '', last = '']) => {
   return lines.filter((_line, i) => i >= place(from) && i <= place(to));
 };
 
+/** Whether a worker holds the job against removal. */
+export function locked(g: Ground, b: Bytes, id: Bytes): boolean {
+  const row = `${b}job:${id}`;
+  return g.hget(row, 'lock') !== undefined || g.exists(`${row}:lock`);
+}
+
 /** Takes a job out of wherever it is; for a cancel its open children are to be cancelled too, for this reason. */
-function expel(g: Ground, b: Bytes, id: Bytes, error: Bytes, reason?: Bytes): void {
+export function expel(g: Ground, b: Bytes, id: Bytes, error: Bytes, reason?: Bytes): void {
   const row = `${b}job:${id}`;
   const [active, dead] = [`${b}active`, `${b}dead`];
-  if (g.hget(row, 'lock') !== undefined || g.exists(`${row}:lock`)) throw new Refused('EMQLOCK job is locked');
+  if (locked(g, b, id)) throw new Refused('EMQLOCK job is locked');
+  const wake = room(g, b);
   const wasDead = g.zscore(dead, id) !== undefined;
   const wasActive = g.zscore(active, id) !== undefined;
   const group = g.hget(row, 'group');
   for (const key of [`${b}pending`, active, `${b}schedule`, dead, `${b}flow:held`]) g.zrem(key, id);
   if (group !== undefined) {
-    g.zrem(p.laneOf(b, group), id);
-    if (wasActive) p.leave(g, b, group);
-    p.ring(g, b, group);
-    p.unring(g, b, group);
+    g.zrem(t.laneOf(b, group), id);
+    if (wasActive) t.leave(g, b, group);
+    t.ring(g, b, group);
+    t.unring(g, b, group);
   }
   if (!wasDead) tell(g, b, 'fail', id, error);
   if (policyOf(g.hget(row, 'parent_policy')) === 'fp') tell(g, b, 'gone', id, error);
   if (reason !== undefined) order(g, b, id, reason);
-  p.retire(g, row);
+  p.retire(g, b, id);
+  wake();
 }
 
 const remove: Rule = (g, [row = '', pending = '', active = '', schedule = '', dead = '', dedup], [id = '', b = '']) => {
@@ -108,14 +118,12 @@ const reprocess: Rule = (g, [row = '', dead = '', pending = ''], [id = '', b = '
     return 2;
   }
   g.hset(row, { state: 'pending', credit });
-  p.ready(g, b, id);
+  t.ready(g, b, id);
   return 1;
 };
 
-/** Field after field, sorted by name: in which order a server keeps them is nobody's business. */
 const get: Rule = (g, [row = '']) => {
-  const fields = g.look(row, 'hash')?.fields ?? new Map<Bytes, Bytes>();
-  return [...fields].sort(([a], [b]) => (a < b ? -1 : 1)).flat();
+  return flat(g.fields(row));
 };
 
 const state: Rule = (g, [pending = '', active = '', schedule = '', dead = '', row = ''], [id = '', b = '']) => {
@@ -124,19 +132,18 @@ const state: Rule = (g, [pending = '', active = '', schedule = '', dead = '', ro
   for (const [name, key] of Object.entries(places)) if (g.zscore(key, id) !== undefined) return name;
   if (!g.exists(row)) return 'absent';
   const group = g.hget(row, 'group');
-  if (group !== undefined && g.zscore(p.laneOf(b, group), id) !== undefined) return 'pending';
+  if (group !== undefined && g.zscore(t.laneOf(b, group), id) !== undefined) return 'pending';
   return g.hget(row, 'state') === 'awaiting_children' ? 'awaiting_children' : 'unknown';
 };
 
-const browse: Rule = (g, [set = ''], [offset = '', limit = '']) => {
-  const from = p.anyInteger('offset', offset);
-  if (from < 0) throw new Refused('ERR offset must not be negative');
+const browse: Rule = (g, [set = ''], [offset = '', limit = '', order = 'desc', word]) => {
+  const from = p.notNegative('offset', offset);
   const most = p.positive('limit', limit);
-  return g
-    .zrange(set)
-    .reverse()
-    .slice(from, from + most)
-    .map(([id]) => id);
+  if (order !== 'asc' && order !== 'desc') throw new Refused('ERR order must be asc or desc');
+  if (word !== undefined && word !== 'scores') throw new Refused('ERR the fourth word must be scores');
+  const all = order === 'asc' ? g.zrange(set) : g.zrange(set).reverse();
+  const found = all.slice(from, from + most);
+  return found.flatMap(([id, score]) => (word === undefined ? [id] : [id, scoreText(score)]));
 };
 
 const counts: Rule = (g, [b = ''], names) =>

@@ -15,6 +15,13 @@ export function anyInteger(what: string, text: Bytes): number {
   return n;
 }
 
+/** An argument that is at least 0. */
+export function notNegative(what: string, text: Bytes): number {
+  const n = anyInteger(what, text);
+  if (n < 0) throw new Refused(`ERR ${what} must not be negative`);
+  return n;
+}
+
 /** An argument that is at least 1. */
 export function positive(what: string, text: Bytes): number {
   const n = integer(text);
@@ -46,85 +53,6 @@ export function token(g: Ground, verb: string, row: Bytes, given: Bytes): number
   return counter(attempts);
 }
 
-export const laneOf = (b: Bytes, group: Bytes): Bytes => `${b}g:${group}:pending`;
-
-/** What is counted of a lane. A lane whose numbers cannot be read is an ERR for whoever touches it. */
-function lane(g: Ground, b: Bytes, group: Bytes): { active: number; limit: number | undefined } {
-  const counted = g.hget(`${b}gactive`, group);
-  const own = counted !== undefined && g.hasSet(`${b}gactive`, group);
-  const active = own ? Number(counted) : counter(counted);
-  const limit = g.hget(`${b}glimit`, group);
-  return { active, limit: limit === undefined ? undefined : counter(limit) };
-}
-
-/** What of a lane's counts cannot be read, if any. */
-export function brokenLane(g: Ground, b: Bytes, group: Bytes): Bytes | undefined {
-  return ['gactive', 'glimit'].find((name) => {
-    const text = g.hget(b + name, group);
-    return text !== undefined && integer(text) === undefined && !g.hasSet(b + name, group);
-  });
-}
-
-/** A job of the group is in flight. */
-export function enter(g: Ground, b: Bytes, group: Bytes): void {
-  g.hset(`${b}gactive`, { [group]: digits(lane(g, b, group).active + 1) });
-}
-
-/** Whether a job of the lane could be claimed now. */
-export function servable(g: Ground, b: Bytes, group: Bytes): boolean {
-  const { active, limit } = lane(g, b, group);
-  if (g.isMember(`${b}paused`, group)) return false;
-  return g.zrange(laneOf(b, group)).length > 0 && (limit === undefined || active < limit);
-}
-
-/** The group whose turn it is; lanes before it that cannot be served leave the ring. */
-export function turn(g: Ground, b: Bytes): Bytes | undefined {
-  for (;;) {
-    const [group] = g.items(`${b}ring`);
-    if (group === undefined || servable(g, b, group)) return group;
-    passTurn(g, b);
-  }
-}
-
-/** The head leaves the ring. */
-export function passTurn(g: Ground, b: Bytes): void {
-  g.keep(`${b}ring`, (_group, at) => at > 0);
-}
-
-/** The lane at the head was served: it goes to the end while it can be served further. */
-export function served(g: Ground, b: Bytes, group: Bytes): void {
-  passTurn(g, b);
-  if (servable(g, b, group)) g.push('tail', `${b}ring`, group);
-}
-
-/** HELD(verb): the key of the set that holds the id. The set `active` goes before the others. */
-export function held(g: Ground, verb: string, b: Bytes, id: Bytes, group: Bytes | undefined): Bytes {
-  const places = [`${b}active`, ...(group === undefined ? [] : [laneOf(b, group)]), `${b}pending`];
-  const place = places.find((key) => g.zscore(key, id) !== undefined);
-  if (place === undefined) throw new Refused(`EMQSTATE ${verb} not active`);
-  return place;
-}
-
-/** LEAVE(g). */
-export function leave(g: Ground, b: Bytes, group: Bytes): void {
-  const left = lane(g, b, group).active - 1;
-  if (left > 0) g.hset(`${b}gactive`, { [group]: digits(left) });
-  else g.hdel(`${b}gactive`, group);
-}
-
-/** RING(g). */
-export function ring(g: Ground, b: Bytes, group: Bytes): void {
-  if (!servable(g, b, group)) return;
-  if (g.items(`${b}ring`).includes(group)) return;
-  g.push('tail', `${b}ring`, group);
-  wake(g, b);
-}
-
-/** A lane that was left empty leaves the ring. */
-export function unring(g: Ground, b: Bytes, group: Bytes): void {
-  if (g.zrange(laneOf(b, group)).length === 0) g.keep(`${b}ring`, (item) => item !== group);
-}
-
 /** WAKE. */
 export function wake(g: Ground, b: Bytes): void {
   if (g.items(`${b}wake`).length < 64) g.push('head', `${b}wake`, '1');
@@ -143,22 +71,16 @@ export function rank(priority: Bytes | undefined): number {
   return n !== undefined && n >= 0 && n <= 2_097_152 ? n : 0;
 }
 
-/** READY(id). */
-export function ready(g: Ground, b: Bytes, id: Bytes): void {
-  const row = `${b}job:${id}`;
-  const group = g.hget(row, 'group');
-  const score = rank(g.hget(row, 'priority'));
-  if (group === undefined) {
-    g.zadd(`${b}pending`, score, id);
-    wake(g, b);
-  } else {
-    g.zadd(laneOf(b, group), score, id);
-    ring(g, b, group);
-  }
+/** UNPARK(id). */
+export function unpark(g: Ground, b: Bytes, id: Bytes): void {
+  const dedup = g.hget(`${b}job:${id}`, 'dedup');
+  if (dedup !== undefined && g.get(`${b}de:${dedup}`) === id) g.del(`${b}de:${dedup}`);
 }
 
-/** RETIRE(row). */
-export function retire(g: Ground, row: Bytes): void {
+/** RETIRE(id); `parks` when its dedup id outlives the job. */
+export function retire(g: Ground, b: Bytes, id: Bytes, parks = false): void {
+  if (!parks) unpark(g, b, id);
+  const row = `${b}job:${id}`;
   const subkeys = [':logs', ':lock', ':dependencies', ':children', ':processed', ':unsuccessful', ':failed'];
   for (const suffix of ['', ...subkeys]) g.del(row + suffix);
 }
@@ -167,15 +89,6 @@ export function retire(g: Ground, row: Bytes): void {
 export function count(g: Ground, b: Bytes, outcome: 'completed' | 'failed', more = 1): void {
   const key = `${b}metrics:${outcome}`;
   if (more > 0) g.hset(key, { count: digits(counter(g.hget(key, 'count')) + more) });
-}
-
-/** Takes a settled job out of where it is: LEAVE if it was active, RING, and off the ring with a lane that is empty. */
-export function depart(g: Ground, b: Bytes, id: Bytes, place: Bytes, group: Bytes | undefined): void {
-  g.zrem(place, id);
-  if (group === undefined) return;
-  if (place === `${b}active`) leave(g, b, group);
-  ring(g, b, group);
-  unring(g, b, group);
 }
 
 /** Up to `limit` members with a score of at most NOW, earliest first. */

@@ -8,37 +8,10 @@ import type { Bytes } from '../keyspace-dump.js';
 import type { Ground } from './ground.js';
 import { Refused, type ModelReply } from './ground.js';
 import { bury, join, tell } from './kin.js';
+import { allowance, pay, room } from './limits.js';
 import * as p from './procedures.js';
-
-/** One call: the ground at NOW, keys and arguments in the order of the wire. */
-export type Rule = (g: Ground, keys: readonly Bytes[], args: readonly Bytes[]) => ModelReply;
-
-/** The n-th key or argument of a call. */
-export function at(values: readonly Bytes[], n: number): Bytes {
-  const value = values[n];
-  if (value === undefined) throw new RangeError(`the model needs a value at ${n}`);
-  return value;
-}
-
-/** A declared key of the wrong type is a refusal whatever else the call finds. */
-export function declared(
-  g: Ground,
-  zsets: readonly Bytes[],
-  rows: readonly Bytes[] = [],
-  lists: readonly Bytes[] = [],
-  strings: readonly Bytes[] = [],
-): void {
-  for (const key of zsets) g.look(key, 'zset');
-  for (const key of rows) g.look(key, 'hash');
-  for (const key of lists) g.look(key, 'list');
-  for (const key of strings) g.look(key, 'string');
-}
-
-function runAt(g: Ground, mode: Bytes, ms: Bytes): number {
-  if (mode !== 'in' && mode !== 'at') throw new Refused('ERR mode must be in or at');
-  const n = p.anyInteger('ms', ms);
-  return mode === 'in' ? g.now + n : n;
-}
+import { at, baseOf, declared, runAt, type Rule } from './rule.js';
+import * as t from './turns.js';
 
 export function admit(g: Ground, row: Bytes, state: Bytes, payload: Bytes, priority: Bytes, opts: Bytes): void {
   g.hset(row, {
@@ -84,11 +57,12 @@ function take(g: Ground, pending: Bytes, b: Bytes, id: Bytes): ModelReply[] | un
 const claim: Rule = (g, [pending = '', active = '', b = ''], [lease = '']) => {
   const deadline = g.now + p.positive('lease', lease);
   declared(g, [pending, active]);
-  if (g.hget(`${b}meta`, 'paused') !== undefined) return [];
+  if (allowance(g, b) < 1) return [];
   const head = g.zrange(pending)[0];
   if (head === undefined) return [];
   const job = take(g, pending, b, head[0]);
   if (job === undefined) return [];
+  pay(g, b, 1);
   const row = `${b}job:${head[0]}`;
   if (g.executor === 'native') g.hset(row, { lease_epoch: g.runId });
   else g.hdel(row, 'lease_epoch');
@@ -100,10 +74,10 @@ const claimBatch: Rule = (g, [pending = '', active = '', b = ''], [lease = '', s
   const deadline = g.now + p.positive('lease', lease);
   const most = p.positive('size', size);
   declared(g, [pending, active]);
-  if (g.hget(`${b}meta`, 'paused') !== undefined) return [];
+  const left = allowance(g, b);
   const jobs: ModelReply[] = [];
   for (const [id] of g.zrange(pending)) {
-    if (jobs.length >= most) break;
+    if (jobs.length >= Math.min(most, left)) break;
     const job = take(g, pending, b, id);
     if (job === undefined) continue;
     // no native twin: always the script's way
@@ -111,6 +85,7 @@ const claimBatch: Rule = (g, [pending = '', active = '', b = ''], [lease = '', s
     g.zadd(active, deadline, id);
     jobs.push(job);
   }
+  pay(g, b, jobs.length);
   return jobs;
 };
 
@@ -153,12 +128,14 @@ const completeAs =
       });
     }
     const group = g.hget(row, 'group');
-    const place = p.held(g, 'complete', b, id, group);
-    p.depart(g, b, id, place, group);
+    const place = t.held(g, 'complete', b, id, group);
+    const wake = room(g, b);
+    t.depart(g, b, id, place, group);
     if (child && elsewhere) g.push('tail', `${b}flow:outbox`, [queue, parent, id, result].join('\0'));
     else if (child) join(g, b, id, parent, result);
-    p.retire(g, row);
+    p.retire(g, b, id, g.hget(row, 'dedup_keep') !== undefined);
     p.count(g, b, 'completed');
+    wake();
     return 1;
   };
 
@@ -185,8 +162,10 @@ const failAs =
       checkKin(g, row, own, 'retry', { parent, queue, keys: kins });
     }
     const group = g.hget(row, 'group');
-    const place = p.held(g, 'retry', b, id, group);
-    p.depart(g, b, id, place, group);
+    const place = t.held(g, 'retry', b, id, group);
+    const wake = room(g, b);
+    t.depart(g, b, id, place, group);
+    wake();
     g.hset(row, { last_error: error });
     if (attempts < cap) {
       g.hset(row, { state: 'scheduled' });
@@ -196,6 +175,7 @@ const failAs =
     g.hset(row, { state: 'dead' });
     g.zadd(dead, g.now, id);
     p.count(g, b, 'failed');
+    p.unpark(g, b, id);
     if (child && elsewhere) tell(g, b, 'fail', id, error, policy);
     else if (child) bury(g, b, { child: id, parent, policy, error });
     return 'dead';
@@ -215,7 +195,9 @@ const delay: Rule = (g, [row = '', active = '', set = ''], [id = '', given = '',
   p.token(g, 'delay', row, given);
   if (g.zscore(active, id) === undefined) throw new Refused('EMQSTATE delay not active');
   const credit = p.counter(g.hget(row, 'credit'));
-  p.depart(g, b, id, active, g.hget(row, 'group'));
+  const wake = room(g, b);
+  t.depart(g, b, id, active, g.hget(row, 'group'));
+  wake();
   g.hset(row, { state: 'scheduled', credit: p.digits(credit + 1) });
   p.put(g, b, id, time);
   return 1;
@@ -251,32 +233,38 @@ const extendMany: Rule = (g, [active = '', b = ''], [lease = '', ...pairs]) => {
   return failed;
 };
 
-/** What promote and reap share: due ids wait again; a ghost is dropped and not counted. */
-function bringBack(g: Ground, from: Bytes, b: Bytes, limit: number, leaves: boolean): number {
-  let count = 0;
-  for (const id of p.due(g, from, limit)) {
-    const row = `${b}job:${id}`;
-    g.zrem(from, id);
-    if (g.look(row, 'hash') === undefined) continue;
-    const group = g.hget(row, 'group');
-    if (leaves && group !== undefined) p.leave(g, b, group);
-    p.ready(g, b, id);
-    g.hset(row, { state: 'pending' });
-    count += 1;
-  }
-  return count;
+/** An id that was due waits again; false for a ghost, which is dropped. `leaves`: it was in flight. */
+export function bringBack(g: Ground, from: Bytes, b: Bytes, id: Bytes, leaves: boolean): boolean {
+  const row = `${b}job:${id}`;
+  g.zrem(from, id);
+  if (g.look(row, 'hash') === undefined) return false;
+  const group = g.hget(row, 'group');
+  if (leaves && group !== undefined) t.leave(g, b, group);
+  t.ready(g, b, id);
+  g.hset(row, { state: 'pending' });
+  return true;
 }
 
 const promote: Rule = (g, [set = '', pending = '', b = ''], [limit = '']) => {
   const most = p.positive('limit', limit);
   declared(g, [set, pending]);
-  return bringBack(g, set, b, most, false);
+  const count = p.due(g, set, most).filter((id) => bringBack(g, set, b, id, false)).length;
+  const gwait = `${b}gwait`;
+  for (const group of p.due(g, gwait, most)) {
+    g.zrem(gwait, group);
+    // one whose counts cannot be read is served by nobody, and does not keep the others
+    if (t.brokenCount(g, b, group) === undefined) t.ring(g, b, group);
+  }
+  return count;
 };
 
 const reap: Rule = (g, [active = '', pending = '', b = ''], [limit = '']) => {
   const most = p.positive('limit', limit);
   declared(g, [active, pending]);
-  return bringBack(g, active, b, most, true);
+  const wake = room(g, b);
+  const count = p.due(g, active, most).filter((id) => bringBack(g, active, b, id, true)).length;
+  wake();
+  return count;
 };
 
 const stalledCheck: Rule = (g, [active = '', pending = '', dead = ''], [b = '', max = '', limit = '']) => {
@@ -285,17 +273,18 @@ const stalledCheck: Rule = (g, [active = '', pending = '', dead = ''], [b = '', 
   declared(g, [active, pending, dead]);
   const recovered: Bytes[] = [];
   const died: Bytes[] = [];
+  const wake = room(g, b);
   for (const id of p.due(g, active, most)) {
     const row = `${b}job:${id}`;
     g.zrem(active, id);
     if (g.look(row, 'hash') === undefined) continue;
     const group = g.hget(row, 'group');
-    if (group !== undefined) p.leave(g, b, group);
+    if (group !== undefined) t.leave(g, b, group);
     const epoch = g.hget(row, 'lease_epoch');
     if (g.executor === 'native' && epoch !== undefined && epoch !== g.runId) {
       g.hdel(row, 'lease_epoch');
       g.hset(row, { credit: p.digits(p.counter(g.hget(row, 'credit')) + 1), state: 'pending' });
-      p.ready(g, b, id);
+      t.ready(g, b, id);
       recovered.push(id);
       continue;
     }
@@ -304,23 +293,20 @@ const stalledCheck: Rule = (g, [active = '', pending = '', dead = ''], [b = '', 
     if (stalled >= cap) {
       g.hset(row, { state: 'dead', last_error: 'stalled' });
       g.zadd(dead, g.now, id);
-      if (group !== undefined) p.ring(g, b, group);
+      if (group !== undefined) t.ring(g, b, group);
       tell(g, b, 'fail', id, 'stalled');
+      p.unpark(g, b, id);
       died.push(id);
     } else {
-      p.ready(g, b, id);
+      t.ready(g, b, id);
       g.hset(row, { state: 'pending' });
       recovered.push(id);
     }
   }
   p.count(g, b, 'failed', died.length);
+  wake();
   return [recovered, died];
 };
-
-/** The base that a key starts with. */
-export function baseOf(key: Bytes, name: string): Bytes {
-  return key.slice(0, key.length - name.length);
-}
 
 export const jobRules: Readonly<Record<string, Rule>> = {
   enqueue,

@@ -194,7 +194,7 @@ function buffersIn(children) {
 function pack(thrown) {
   try {
     if (typeof thrown !== 'object' || thrown === null) return { name: 'Error', message: String(thrown) };
-    const { name, message, stack, code, reason, runAt } = /** @type {Record<string, unknown>} */ (thrown);
+    const { name, message, stack, code, reason, runAt, ms, scope } = /** @type {Record<string, unknown>} */ (thrown);
     return {
       name: text(name) ?? 'Error',
       message: text(message) ?? `the processor threw ${inspect(thrown, { depth: 1 })}`,
@@ -202,6 +202,8 @@ function pack(thrown) {
       code: typeof code === 'number' ? code : text(code),
       reason: text(reason),
       runAt: time(runAt),
+      ms: typeof ms === 'number' ? ms : undefined,
+      scope: text(scope),
     };
   } catch {
     return { name: 'Error', message: 'the processor threw something that cannot be printed' };

@@ -7,7 +7,7 @@
  */
 import { EmqError, type EmqCode } from '../../wire/errors.js';
 import { asError } from '../failure.js';
-import { DelayError, UnrecoverableError, type ConsumedJob, type JobContext } from '../handler.js';
+import { DelayError, RateLimitError, UnrecoverableError, type ConsumedJob, type JobContext } from '../handler.js';
 
 /** An error as plain data. Besides the three that every error has: what ours carry. */
 export interface PackedError {
@@ -21,6 +21,9 @@ export interface PackedError {
   readonly kind?: string | undefined;
   /** Of a DelayError; a Date is its Unix ms. */
   readonly runAt?: { readonly inMs: number } | { readonly at: number } | undefined;
+  /** Of a RateLimitError. */
+  readonly ms?: number | undefined;
+  readonly scope?: string | undefined;
 }
 
 /** All of a job but what is made of its bytes. */
@@ -67,8 +70,10 @@ export function unpackError(packed: PackedError): Error {
   return code === undefined ? error : Object.assign(error, { code });
 }
 
-function rebuilt({ name, message, code, reason, runAt }: PackedError): Error {
+function rebuilt({ name, message, code, reason, runAt, ms, scope }: PackedError): Error {
   if (name === 'DelayError' && runAt !== undefined) return new DelayError(runAt);
+  // a scope that makes no sense is judged as one thrown here would be
+  if (name === 'RateLimitError' && ms !== undefined) return Object.assign(new RateLimitError(ms), { scope });
   if (name === 'UnrecoverableError') return new UnrecoverableError(message);
   if (name === 'EmqError' && code !== undefined && reason !== undefined) return new EmqError(code as EmqCode, reason);
   return new Error(message);

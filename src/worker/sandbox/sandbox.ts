@@ -78,7 +78,7 @@ export class Sandbox {
 
   /**
    * Runs the processor on a job, in a child that is free or a new one, and gives its result: what can be cloned, bytes as a
-   * Buffer. `DelayError`, `UnrecoverableError` and `EmqError` come back as themselves, all else as an Error of that name.
+   * Buffer. `DelayError`, `RateLimitError`, `UnrecoverableError` and `EmqError` come back as themselves, all else as an Error of that name.
    * @throws what the processor threw; an Error that says how the child ended, when it did not load the processor, died or
    *   was killed; the signal's reason when it was aborted before the processor began; EmqError `EMQ_CLOSED`.
    */

@@ -5,10 +5,14 @@
  * Invariants: a transition of the table that has no entry here fails those suites.
  * Does not: send anything.
  */
+import { controlCases } from './controls.js';
 import { flowCases } from './flows.js';
 import { jobCases } from './jobs.js';
 import { kinCases } from './kin.js';
+import { laneCases } from './lanes.js';
+import { limitCases } from './limits.js';
 import { operatorCases } from './operator.js';
+import { repeatCases } from './repeats.js';
 import type { Cases } from './scene.js';
 import { workerCases } from './worker.js';
 
@@ -21,4 +25,8 @@ export const cases: Readonly<Record<string, Cases>> = {
   ...operatorCases,
   ...kinCases,
   ...flowCases,
+  ...limitCases,
+  ...laneCases,
+  ...repeatCases,
+  ...controlCases,
 };

@@ -1,5 +1,5 @@
 /**
- * The situations of the transitions that move jobs.
+ * The situations of the transitions that move jobs, with those of sweeps.ts.
  *
  * Does not: send anything.
  */
@@ -21,12 +21,20 @@ import {
   laneCounters,
   touch,
   subkeys,
+  atCeiling,
+  roomTouches,
+  parked,
+  parkedTouches,
+  limited,
+  limitTouches,
+  limitCounters,
   type Names,
   type KeyType,
   type Situation,
   type OwnRefusal,
   type Cases,
 } from './scene.js';
+import { sweepCases } from './sweeps.js';
 
 // ---- admissions ------------------------------------------------------------------------------------------------------
 
@@ -99,8 +107,18 @@ const claimWith = (...more: Bytes[]): Cases['situations'] => {
       setup: pending(n),
       keys: [`${n.b}pending`, `${n.b}active`, n.b],
       args: ['30000', ...more],
-      touches: touch(n, { pending: 'zset', active: 'zset', meta: 'hash', [`job:${n.id}`]: 'hash' }),
-      counters: [[`${n.b}job:${n.id}`, 'attempts']],
+      touches: { ...touch(n, { pending: 'zset', active: 'zset', [`job:${n.id}`]: 'hash' }), ...limitTouches(n) },
+      counters: [[`${n.b}job:${n.id}`, 'attempts'], ...limitCounters(n)],
+      strings: [`${n.b}limiter`],
+    },
+    {
+      name: 'a job waits, and the queue has limits',
+      setup: [...pending(n), ...limited(n)],
+      keys: [`${n.b}pending`, `${n.b}active`, n.b],
+      args: ['30000', ...more],
+      touches: { ...touch(n, { pending: 'zset', active: 'zset', [`job:${n.id}`]: 'hash' }), ...limitTouches(n) },
+      counters: [[`${n.b}job:${n.id}`, 'attempts'], ...limitCounters(n)],
+      strings: [`${n.b}limiter`],
     },
   ];
 };
@@ -174,10 +192,17 @@ function settleSituations(
   outcome: Readonly<Record<Bytes, KeyType>>,
   counters: (readonly [Bytes, Bytes])[],
 ): Situation[] {
-  const own = touch(n, { active: 'zset', [`job:${n.id}`]: 'hash', ...outcome });
+  const own = touch(n, { active: 'zset', meta: 'hash', [`job:${n.id}`]: 'hash', ...outcome });
   const claims: readonly [Bytes, Bytes, number] = [`${n.b}job:${n.id}`, 'attempts', 1];
   return [
     { name: 'an active job', setup: active(n), ...call(n, '1'), touches: own, counters: [claims, ...counters] },
+    {
+      name: 'an active job of a queue at its ceiling',
+      setup: [...active(n), ...atCeiling(n)],
+      ...call(n, '1'),
+      touches: { ...own, ...roomTouches(n) },
+      counters: [claims, ...counters],
+    },
     {
       name: 'a job that waits again',
       setup: pending(n),
@@ -224,6 +249,18 @@ const complete: Cases = {
       ...completeCall(n, '1'),
       touches: touch(n, { active: 'zset', [`job:${n.id}`]: 'hash', 'metrics:completed': 'hash' }),
     },
+    {
+      name: 'a job that holds a dedup id',
+      setup: [...active(n, { dedup: 'd' }), parked(n)],
+      ...completeCall(n, '1'),
+      touches: { ...touch(n, { active: 'zset', [`job:${n.id}`]: 'hash' }), ...parkedTouches(n) },
+    },
+    {
+      name: 'a job whose dedup id outlives it',
+      setup: [...active(n, { dedup: 'd', dedup_keep: '1' }), parked(n)],
+      ...completeCall(n, '1'),
+      touches: touch(n, { active: 'zset', [`job:${n.id}`]: 'hash' }),
+    },
   ],
   refusals: (n) =>
     settleRefusals(n, {
@@ -250,6 +287,12 @@ const fail: Cases = {
     ...settleSituations(n, failCall('60000', '1'), { schedule: 'zset', dead: 'zset', 'metrics:failed': 'hash' }, [
       [`${n.b}metrics:failed`, 'count'],
     ]).map((s) => ({ ...s, name: `${s.name}, at the cap` })),
+    {
+      name: 'a job that holds a dedup id, at the cap',
+      setup: [...active(n, { dedup: 'd', dedup_keep: '1' }), parked(n)],
+      ...failCall('60000', '1')(n, '1'),
+      touches: { ...touch(n, { active: 'zset', [`job:${n.id}`]: 'hash' }), ...parkedTouches(n) },
+    },
   ],
   refusals: (n) => [
     ...settleRefusals(n, {
@@ -280,7 +323,7 @@ const delayCall = (n: Names, token: Bytes, mode = 'in', ms = '60000'): { keys: B
 const delay: Cases = {
   numbers: [[3, 'ms', 'any']],
   situations: (n) => {
-    const own = touch(n, { [`job:${n.id}`]: 'hash', active: 'zset', schedule: 'zset', wake: 'list' });
+    const own = touch(n, { [`job:${n.id}`]: 'hash', active: 'zset', schedule: 'zset', wake: 'list', meta: 'hash' });
     const counters = [[`${n.b}job:${n.id}`, 'attempts', 1] as const, [`${n.b}job:${n.id}`, 'credit'] as const];
     return [
       { name: 'an active job', setup: active(n), ...delayCall(n, '1'), touches: own, counters },
@@ -290,6 +333,13 @@ const delay: Cases = {
         ...delayCall(n, '1'),
         touches: { ...own, ...laneTouches(n) },
         counters: [...counters, ...laneCounters(n)],
+      },
+      {
+        name: 'an active job of a queue at its ceiling',
+        setup: [...active(n), ...atCeiling(n)],
+        ...delayCall(n, '1'),
+        touches: { ...own, ...roomTouches(n) },
+        counters,
       },
     ];
   },
@@ -358,80 +408,6 @@ const extendMany: Cases = {
   ],
 };
 
-// ---- sweeps ----------------------------------------------------------------------------------------------------------
-
-const sweep = (from: 'schedule' | 'active'): Cases => ({
-  numbers: [[0, 'limit', 'positive']],
-  situations: (n) => {
-    const due = (f: Fields): RawCommand[] => (from === 'active' ? active(n, f, '1') : scheduled(n, f, '1'));
-    const call = { keys: [n.b + from, `${n.b}pending`, n.b], args: ['100'] };
-    const own = touch(n, { [from]: 'zset', pending: 'zset', [`job:${n.id}`]: 'hash' });
-    return [
-      { name: 'a due job', setup: due({}), ...call, touches: { ...own, [`${n.b}wake`]: 'list' } },
-      {
-        name: 'a due job of a lane',
-        setup: [...due({ group: n.group }), ...lane(n), cmd('HSET', `${n.b}glimit`, n.group, '2')],
-        ...call,
-        touches: { ...own, ...laneTouches(n) },
-        counters: laneCounters(n),
-      },
-    ];
-  },
-  refusals: () => [],
-});
-
-const stalledCheck: Cases = {
-  numbers: [
-    [1, 'max', 'positive'],
-    [2, 'limit', 'positive'],
-  ],
-  situations: (n) => {
-    const call = (max: Bytes) => ({ keys: [`${n.b}active`, `${n.b}pending`, `${n.b}dead`], args: [n.b, max, '100'] });
-    const own = touch(n, { active: 'zset', pending: 'zset', dead: 'zset', [`job:${n.id}`]: 'hash' });
-    const stalls = [`${n.b}job:${n.id}`, 'stalled'] as const;
-    const deaths = [`${n.b}metrics:failed`, 'count'] as const;
-    const metrics = touch(n, { 'metrics:failed': 'hash' });
-    return [
-      {
-        name: 'a first stall',
-        setup: active(n, {}, '1'),
-        ...call('2'),
-        touches: { ...own, [`${n.b}wake`]: 'list' },
-        counters: [stalls],
-      },
-      {
-        name: 'a first stall of a lane',
-        setup: [...active(n, { group: n.group }, '1'), ...lane(n)],
-        ...call('2'),
-        touches: { ...own, ...laneTouches(n) },
-        counters: [stalls, ...laneCounters(n)],
-      },
-      {
-        name: 'a death',
-        setup: active(n, {}, '1'),
-        ...call('1'),
-        touches: { ...own, ...metrics },
-        counters: [stalls, deaths],
-      },
-      {
-        name: 'a death in a lane',
-        setup: [...active(n, { group: n.group }, '1'), ...lane(n)],
-        ...call('1'),
-        touches: { ...own, ...metrics, ...laneTouches(n) },
-        counters: [stalls, deaths, ...laneCounters(n)],
-      },
-      {
-        name: 'the death of a flow child',
-        setup: active(n, { parent: 'JOB0KHTOWnGLuA' }, '1'),
-        ...call('1'),
-        touches: { ...own, ...metrics, [`${n.b}flow:outbox`]: 'list' },
-        counters: [stalls, deaths],
-      },
-    ];
-  },
-  refusals: () => [],
-};
-
 /** By the name on the wire. */
 export const jobCases: Readonly<Record<string, Cases>> = {
   enqueue,
@@ -443,7 +419,5 @@ export const jobCases: Readonly<Record<string, Cases>> = {
   delay,
   extend,
   extend_many: extendMany,
-  promote: sweep('schedule'),
-  reap: sweep('active'),
-  stalled_check: stalledCheck,
+  ...sweepCases,
 };

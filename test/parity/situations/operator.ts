@@ -17,6 +17,8 @@ import {
   lane,
   laneTouches,
   laneCounters,
+  parked,
+  parkedTouches,
   touch,
   subkeys,
   type Names,
@@ -91,6 +93,7 @@ const remove: Cases = {
       dead: 'zset',
       'flow:held': 'zset',
       'de:d': 'string',
+      meta: 'hash',
     });
     const untyped = subkeys(n).filter((key) => !key.endsWith(':lock'));
     return [
@@ -116,6 +119,13 @@ const remove: Cases = {
         touches: { ...own, ...laneTouches(n) },
         untyped,
         counters: laneCounters(n),
+      },
+      {
+        name: 'a job that holds another dedup id than is given',
+        setup: [...pending(n, { dedup: 'e' }), cmd('SET', `${n.b}de:e`, n.id)],
+        ...removeCall(n),
+        touches: { ...own, [`${n.b}de:e`]: 'string' },
+        untyped,
       },
       {
         name: 'a flow child',
@@ -178,6 +188,13 @@ const cancel: Cases = {
         setup: scheduled(n, { parent: 'JOB0KHTOWnGLuA' }),
         ...cancelCall(n),
         touches: { ...own, [`${n.b}flow:outbox`]: 'list' },
+        untyped,
+      },
+      {
+        name: 'a job that holds a dedup id',
+        setup: [...pending(n, { dedup: 'd' }), parked(n)],
+        ...cancelCall(n),
+        touches: { ...own, ...parkedTouches(n) },
         untyped,
       },
       { name: 'an active job', setup: active(n, { lock: '' }), ...cancelCall(n), touches: own },
@@ -275,6 +292,20 @@ const browse: Cases = {
       keys: [`${n.b}pending`],
       args: ['-1', '10'],
       text: 'ERR offset must not be negative',
+    },
+    ...['', 'ASC', 'up', 'asc\0'].map((order) => ({
+      name: `the order ${JSON.stringify(order)}`,
+      setup: pending(n),
+      keys: [`${n.b}pending`],
+      args: ['0', '10', order],
+      text: 'ERR order must be asc or desc',
+    })),
+    {
+      name: 'another fourth word',
+      setup: pending(n),
+      keys: [`${n.b}pending`],
+      args: ['0', '10', 'asc', 'withscores'],
+      text: 'ERR the fourth word must be scores',
     },
   ],
 };

@@ -28,6 +28,8 @@ export interface Situation {
   readonly counters?: readonly (readonly [Bytes, Bytes, number?])[];
   /** Counters that are a key of their own. */
   readonly strings?: readonly Bytes[];
+  /** Where they are not those of all situations of the transition. */
+  readonly numbers?: Cases['numbers'];
 }
 
 /** A refusal of the transition itself. */
@@ -40,8 +42,8 @@ export interface OwnRefusal {
 }
 
 export interface Cases {
-  /** Arguments that are numbers: their place, the word in the refusal, and whether they must be at least 1. */
-  readonly numbers: readonly (readonly [number, string, 'positive' | 'any'])[];
+  /** Arguments that are numbers: their place, the word in the refusal, and whether they must be at least 1, or a window. */
+  readonly numbers: readonly (readonly [number, string, 'positive' | 'any' | 'window'])[];
   readonly situations: (names: Names) => Situation[];
   readonly refusals: (names: Names) => OwnRefusal[];
 }
@@ -109,12 +111,38 @@ export const laneTouches = (n: Names): Record<Bytes, KeyType> => ({
   [`${n.b}gactive`]: 'hash',
   [`${n.b}glimit`]: 'hash',
   [`${n.b}paused`]: 'set',
+  [`${n.b}gwait`]: 'zset',
   [`${n.b}ring`]: 'list',
   [`${n.b}wake`]: 'list',
 });
 export const laneCounters = (n: Names): (readonly [Bytes, Bytes])[] => [
   [`${n.b}gactive`, n.group],
   [`${n.b}glimit`, n.group],
+];
+
+/** The queue is at its ceiling, with one job at work, and another waits. */
+export const atCeiling = (n: Names): RawCommand[] => [
+  cmd('HSET', `${n.b}meta`, 'concurrency', '1'),
+  row(n, 'JOB0KHTOWnGLuE', {}),
+  put(n, 'pending', '9', 'JOB0KHTOWnGLuE'),
+];
+/** What whoever frees a place there reads and writes. */
+export const roomTouches = (n: Names): Record<Bytes, KeyType> =>
+  touch(n, { meta: 'hash', pending: 'zset', wake: 'list' });
+
+/** The dedup key of a job that has one. */
+export const parked = (n: Names): RawCommand => cmd('SET', `${n.b}de:d`, n.id);
+export const parkedTouches = (n: Names): Record<Bytes, KeyType> => touch(n, { 'de:d': 'string' });
+
+/** A rate of the queue of which tokens are left, until far in the future. */
+export const limited = (n: Names): RawCommand[] => [
+  cmd('HSET', `${n.b}meta`, 'max', '9', 'duration', '2147483647', 'concurrency', '9'),
+];
+/** What a claim reads of limits. */
+export const limitTouches = (n: Names): Record<Bytes, KeyType> => touch(n, { meta: 'hash', limiter: 'string' });
+export const limitCounters = (n: Names): (readonly [Bytes, Bytes])[] => [
+  [`${n.b}meta`, 'concurrency'],
+  [`${n.b}meta`, 'max'],
 ];
 
 export const touch = (n: Names, names: Readonly<Record<Bytes, KeyType>>): Record<Bytes, KeyType> =>

@@ -14,6 +14,13 @@ import {
   laneKey,
   laneTouches,
   LATER,
+  limitCounters,
+  limited,
+  limitTouches,
+  parked,
+  parkedTouches,
+  atCeiling,
+  roomTouches,
   pending,
   put,
   row,
@@ -45,14 +52,17 @@ const take: Cases = {
     [1, 'count', 'positive'],
   ],
   situations: (n) => {
-    const own = touch(n, {
-      pending: 'zset',
-      ring: 'list',
-      active: 'zset',
-      meta: 'hash',
-      [`job:${n.id}`]: 'hash',
-    });
-    const counters = ['attempts', 'credit'].map((field) => [`${n.b}job:${n.id}`, field] as const);
+    const own = {
+      ...touch(n, { pending: 'zset', ring: 'list', active: 'zset', [`job:${n.id}`]: 'hash' }),
+      ...limitTouches(n),
+    };
+    const counters = [
+      ...['attempts', 'credit'].map((field) => [`${n.b}job:${n.id}`, field] as const),
+      ...limitCounters(n),
+    ];
+    const strings = [`${n.b}limiter`];
+    const rate = touch(n, { gmax: 'hash', [`g:${n.group}:limiter`]: 'string' });
+    const limits = [cmd('HSET', `${n.b}gmax`, n.group, '9'), cmd('HSET', `${n.b}gduration`, n.group, '2147483647')];
     const two = [...pending(n, { opts: '{}', credit: '1' }), row(n, n.other, {}), put(n, 'pending', '1', n.other)];
     return [
       { name: 'the only flat job', setup: pending(n), ...takeCall(n, '1', 'flat'), touches: own, counters },
@@ -75,6 +85,36 @@ const take: Cases = {
         setup: openLane(n),
         ...takeCall(n, '5', 'both'),
         touches: { ...own, [laneKey(n)]: 'zset', [`${n.b}gactive`]: 'hash' },
+        counters: [...counters, ...laneCounters(n)],
+      },
+      {
+        name: 'one of two flat jobs, and the queue has limits',
+        setup: [...two, ...limited(n)],
+        ...takeCall(n, '1', 'both'),
+        touches: { ...own, [`${n.b}wake`]: 'list' },
+        counters,
+        strings,
+      },
+      {
+        name: 'one of two jobs of a lane that has a rate',
+        setup: [...openLane(n), ...limits],
+        ...takeCall(n, '1', 'lanes'),
+        touches: { ...own, ...laneTouches(n), ...rate, [`${n.b}gduration`]: 'hash' },
+        counters: [...counters, ...laneCounters(n), [`${n.b}gmax`, n.group]],
+        strings: [...strings, `${n.b}g:${n.group}:limiter`],
+      },
+      {
+        name: 'the last token of a lane',
+        setup: [...openLane(n), ...limits, cmd('HSET', `${n.b}gmax`, n.group, '1')],
+        ...takeCall(n, '1', 'lanes'),
+        touches: { ...own, [laneKey(n)]: 'zset', ...rate, ...touch(n, { gwait: 'zset', gactive: 'hash' }) },
+        counters: [...counters, ...laneCounters(n), [`${n.b}gmax`, n.group]],
+      },
+      {
+        name: 'the first of three in the turn of a lane',
+        setup: [...openLane(n), cmd('HSET', `${n.b}gweight`, n.group, '3')],
+        ...takeCall(n, '1', 'lanes'),
+        touches: { ...own, ...laneTouches(n), [`${n.b}gweight`]: 'hash' },
         counters: [...counters, ...laneCounters(n)],
       },
     ];
@@ -109,9 +149,16 @@ const releaseCall = (n: Names, token: Bytes): { keys: Bytes[]; args: Bytes[] } =
 const release: Cases = {
   numbers: [],
   situations: (n) => {
-    const own = touch(n, { active: 'zset', pending: 'zset', [`job:${n.id}`]: 'hash' });
+    const own = touch(n, { active: 'zset', pending: 'zset', meta: 'hash', [`job:${n.id}`]: 'hash' });
     const counters = [[`${n.b}job:${n.id}`, 'attempts', 1] as const, [`${n.b}job:${n.id}`, 'credit'] as const];
     return [
+      {
+        name: 'an active job of a queue at its ceiling',
+        setup: [...active(n), ...atCeiling(n)],
+        ...releaseCall(n, '1'),
+        touches: { ...own, ...roomTouches(n) },
+        counters,
+      },
       {
         name: 'an active job',
         setup: active(n, { priority: '7' }),
@@ -171,6 +218,7 @@ const quarantine: Cases = {
       active: 'zset',
       schedule: 'zset',
       dead: 'zset',
+      meta: 'hash',
       'metrics:failed': 'hash',
     });
     const counters = [[`${n.b}metrics:failed`, 'count'] as const];
@@ -204,6 +252,20 @@ const quarantine: Cases = {
         touches: { ...own, [`${n.b}flow:outbox`]: 'list' },
         counters,
       },
+      {
+        name: 'a due job that holds a dedup id',
+        setup: [...scheduled(n, { stalled: '1.5', dedup: 'd' }, '1'), parked(n)],
+        ...call,
+        touches: { ...own, ...parkedTouches(n) },
+        counters,
+      },
+      {
+        name: 'a lapsed job of a queue at its ceiling',
+        setup: [...active(n, { credit: 'x' }, '1'), ...atCeiling(n)],
+        ...call,
+        touches: { ...own, ...roomTouches(n) },
+        counters,
+      },
     ];
   },
   refusals: () => [],
@@ -218,8 +280,8 @@ const agenda: Cases = {
       keys: [`${n.b}schedule`, n.b],
       args: [],
       touches: touch(n, { schedule: 'zset', meta: 'hash' }),
-      // a broken outbox keeps the rest from nobody
-      untyped: [`${n.b}flow:outbox`],
+      // what is broken keeps the rest from nobody
+      untyped: ['flow:outbox', 'gwait', 'repeat', 'pending', 'ring', 'limiter', 'gmax'].map((name) => n.b + name),
     },
   ],
   refusals: () => [],

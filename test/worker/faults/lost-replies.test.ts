@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import {
   DelayError,
   Queue,
+  RateLimitError,
   transitions,
   type ConsumeOptions,
   type Consumer,
@@ -101,6 +102,21 @@ describe.each(WIRES)('wire %i', (wire) => {
     await Promise.all([cut, at.consumer.close({ timeoutMs: 0 })]);
     await vi.waitUntil(() => at.told.length > 0, SOON);
     expect(at.told).toEqual(['released']);
+    expect(await at.direct.get(at.id)).toMatchObject({ state: 'pending', attempts: 1, credit: 1 });
+  });
+
+  it('a back-off whose reply was lost has happened once, and is reported so', async () => {
+    let proceed: () => void = () => {};
+    const held = new Promise<void>((resolve) => (proceed = resolve));
+    await using at = await scene(async () => {
+      await held;
+      throw new RateLimitError(60_000);
+    });
+    const cut = at.proxy.cutReplyTo(at.id);
+    proceed();
+    await cut;
+    await vi.waitUntil(() => at.told.length > 0, SOON);
+    expect(at.told).toEqual(['delayed']);
     expect(await at.direct.get(at.id)).toMatchObject({ state: 'pending', attempts: 1, credit: 1 });
   });
 

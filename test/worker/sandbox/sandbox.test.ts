@@ -4,7 +4,7 @@
  */
 import { describe, expect, it } from 'vitest';
 import { EmqError } from '../../../src/wire/errors.js';
-import { DelayError, UnrecoverableError } from '../../../src/worker/handler.js';
+import { DelayError, RateLimitError, UnrecoverableError } from '../../../src/worker/handler.js';
 import { Sandbox, type SandboxOptions } from '../../../src/worker/sandbox/sandbox.js';
 import { KINDS, context, job, processor, rejection, sandbox } from './support.js';
 
@@ -86,6 +86,15 @@ describe.each(KINDS)('a processor in a %s', (kind) => {
       expect(delay).toBeInstanceOf(DelayError);
       expect([delay.message, delay.runAt]).toEqual([message, runAt]);
       expect(delay.stack).toContain('work.mjs');
+    }
+    for (const [what, scope] of [
+      ['limited', undefined],
+      ['limitedAll', 'queue'],
+      ['limitedOdd', 'moon'],
+    ] as const) {
+      const limited = (await thrown(what)) as RateLimitError;
+      expect(limited).toBeInstanceOf(RateLimitError);
+      expect([limited.message, limited.ms, limited.scope]).toEqual(['too many', 5000, scope]);
     }
   });
 

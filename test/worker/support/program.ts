@@ -17,6 +17,7 @@ import {
   type Consumer,
   type JobContext,
 } from '../../../src/index.js';
+import { Repeats } from '../../../src/queue/repeats.js';
 import { note } from './ledger.js';
 
 /** What the handler does. All but `hash` take the payload that is named with them. */
@@ -31,6 +32,8 @@ export type Work =
   | 'block'
   /** Never ends, whatever the signal says. */
   | 'hang'
+  /** Notes the slot of the repeat that the job is of. */
+  | 'repeat'
   /** Puts itself off, due at once. */
   | 'delay';
 
@@ -41,6 +44,8 @@ export interface Plan {
   readonly options?: ConsumeOptions;
   /** How many consumers. Default 1. */
   readonly consumers?: number;
+  /** A repeat that it puts when it starts, as all processes of a fleet do. */
+  readonly repeat?: { readonly name: string; readonly everyMs: number };
   /** The folder of the ledger. */
   readonly ledger?: string;
   /** Names of the consumers' events that are told to the parent. */
@@ -113,6 +118,8 @@ async function does(job: ConsumedJob, context: JobContext, ms: number): Promise<
     case 'hang':
       tell({ event: 'holding', ...told });
       return new Promise(() => {});
+    case 'repeat':
+      return job.opts['repeat'];
     case 'delay':
       throw new DelayError(0);
   }
@@ -139,6 +146,10 @@ function watch(consumer: Consumer): void {
 
 const connector = await Connector.connect(plan.connector);
 const queue = new Queue(connector, plan.queue);
+if (plan.repeat !== undefined) {
+  const { name, everyMs } = plan.repeat;
+  await new Repeats(connector, plan.queue).upsert(name, { everyMs, missed: 'catchUp' }, { payload: {} });
+}
 const consumers = Array.from({ length: plan.consumers ?? 1 }, () => queue.consume(work, plan.options));
 consumers.forEach(watch);
 if (plan.closeOnSignalMs !== undefined) {

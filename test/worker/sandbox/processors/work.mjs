@@ -58,6 +58,9 @@ const acts = {
       delayIn: own('DelayError', 'later', { runAt: { inMs: 5000 } }),
       delayAt: own('DelayError', 'then', { runAt: { at: 1234 } }),
       delayDate: own('DelayError', 'then', { runAt: { at: new Date(1234) } }),
+      limited: own('RateLimitError', 'too many', { ms: 5000 }),
+      limitedAll: own('RateLimitError', 'too many', { ms: 5000, scope: 'queue' }),
+      limitedOdd: own('RateLimitError', 'too many', { ms: 5000, scope: 'moon' }),
       delayNever: own('DelayError', 'some day', { runAt: 'some day' }),
     }[what];
   },

@@ -1,0 +1,45 @@
+-- Settings of a queue or a lane as a caller gives them, and what a change of a rate means for its bucket.
+
+-- @include lib/bucket
+
+-- settings(first, names) -> {name, value (nil: the field goes)} for each; or nil and the refusal
+local function settings(first, names)
+  if #ARGV < first or (#ARGV - first) % 2 == 0 then
+    return nil, redis.error_reply('ERR limits must be names and values')
+  end
+  local given = {}
+  for i = first, #ARGV, 2 do
+    local name, text = ARGV[i], ARGV[i + 1]
+    if not names[name] then return nil, redis.error_reply('ERR unknown limit') end
+    local value, err
+    if text ~= '' then
+      value, err = positive(name, text)
+      if err then return nil, err end
+      if name == 'duration' and value > LONGEST_WINDOW then
+        return nil, redis.error_reply('ERR duration must be an integer from 1 to 2147483647')
+      end
+    end
+    given[#given + 1] = { name = name, value = value and digits(value) }
+  end
+  return given
+end
+
+-- refill(full, was, is, at) -> the bucket after a change, nil when it is full: what was spent stays spent. `was` and
+-- `is`: {max, duration}, max 0 without a rate
+local function refill(full, was, is, at)
+  if is.max < 1 or was.max < 1 then return nil end
+  local old = bucket(full, was.max, was.duration, at)
+  local spent = math.min(is.max, math.ceil((old.full - 1000 * at) / old.step))
+  if spent < 1 then return nil end
+  local k = bucket(0, is.max, is.duration, at)
+  return bucket(1000 * at + spent * k.step, is.max, is.duration, at)
+end
+
+-- put_setting(key, field, value): the field is set, or goes
+local function put_setting(key, field, value)
+  if value then
+    redis.call('HSET', key, field, value)
+  else
+    redis.call('HDEL', key, field)
+  end
+end

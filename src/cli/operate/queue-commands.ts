@@ -1,0 +1,174 @@
+/**
+ * `emq queues` and `emq stats`: which queues there are, and how one of them is.
+ *
+ * Invariants: read-only. Does not: know who consumes: the server does not.
+ */
+import type { Command } from 'commander';
+
+import type { QueueStats } from '../../queue/admin-reads.js';
+import { listQueues } from '../../queue/registry.js';
+import { EmqError } from '../../wire/errors.js';
+import { BRANDS } from '../../wire/fence.js';
+import { EXIT, type ExitCode } from '../exit.js';
+import type { Run } from '../program.js';
+import { quoted, type Terminal } from '../terminal.js';
+import { readHistory, runsOn, type History } from './history.js';
+import { addOperation, type Work } from './operation.js';
+import { adminOf, openSession, type Session } from './session.js';
+import { jobs, rateText, span, sparkline, table } from './words.js';
+
+interface QueuesOptions {
+  readonly url?: string;
+  readonly wire?: string;
+  readonly scan: boolean;
+}
+
+interface Line {
+  readonly queue: string;
+  /** Flat and in lanes. */
+  readonly waiting: number;
+  readonly active: number;
+  readonly scheduled: number;
+  readonly awaitingChildren: number;
+  readonly dead: number;
+  readonly paused: boolean;
+}
+
+const MINUTES = 60;
+
+export function addQueueCommands(program: Command, run: Run): void {
+  addOperation<QueuesOptions>(program, run, {
+    usage: 'queues',
+    about: 'list the queues of a node or cluster, and what is in them',
+    examples: `
+Queues are found by the list in which consumers name theirs, and by a look at all keys, in steps.
+Who consumes a queue is not known to the server.
+
+Examples:
+  emq queues --url valkey://127.0.0.1:6379
+  emq queues --no-scan --json | jq -r '.queues[] | select(.waiting > 1000).queue'`,
+    options: (command) => command.option('--no-scan', 'only those that consumers have named: no look at the keys'),
+    act: async (_queue, work) => queues(work),
+  });
+  addOperation<object>(program, run, {
+    usage: 'stats <queue>',
+    about: 'show the state of a queue in numbers, and its last hour',
+    examples: `
+The history is counted by consumers, once a minute; the running minute is not in it.
+
+Examples:
+  emq stats mail --url valkey://127.0.0.1:6379
+  emq stats mail --json | jq .stats.counts`,
+    act: async (queue, { session, terminal }) => {
+      const [stats, history] = await Promise.all([
+        adminOf(session, queue).stats(),
+        readHistory(runsOn(session, queue), MINUTES),
+      ]);
+      terminal.emit({ where: session.where, queue, stats: { ...stats, history } });
+      terminal.print(drawStats(queue, session.where, stats, history, terminal));
+      return EXIT.ok;
+    },
+  });
+}
+
+async function queues({ session, options, terminal }: Work<QueuesOptions>): Promise<ExitCode> {
+  const names = await listQueues(session.connector, { scan: options.scan });
+  const lines: (Line | { queue: string; error: string })[] = [];
+  const others: Session[] = [];
+  try {
+    for (const queue of names) {
+      try {
+        lines.push(lineOf(queue, await statsBy(session, queue, options, others, terminal)));
+      } catch (error) {
+        // of one queue: the others may be in good order
+        if (!(error instanceof EmqError) || error.code.startsWith('EMQ_')) throw error;
+        lines.push({ queue, error: error.reason });
+      }
+    }
+  } finally {
+    for (const other of others) await other.connector.close();
+  }
+  terminal.emit({ where: session.where, queues: lines });
+  if (lines.length === 0) terminal.print(`no queue on ${session.where}`);
+  else terminal.print(drawQueues(lines).join('\n'));
+  return lines.some((line) => 'error' in line) ? EXIT.notInOrder : EXIT.ok;
+}
+
+/** In a cluster each queue has a brand: those of the other wire are asked by a connection of their own. */
+async function statsBy(
+  session: Session,
+  queue: string,
+  { url = '', wire }: QueuesOptions,
+  others: Session[],
+  { signal }: Terminal,
+): Promise<QueueStats> {
+  let refusal: EmqError | undefined;
+  for (const one of [session, ...others]) {
+    try {
+      return await adminOf(one, queue).stats();
+    } catch (error) {
+      if (!(error instanceof EmqError) || error.code !== 'EMQWIRE') throw error;
+      refusal ??= error;
+    }
+  }
+  const other = session.connector.wire === 4 ? 6 : 4;
+  if (wire !== undefined || others.length > 0 || !refusal?.reason.includes(`is ${BRANDS[other]}`)) {
+    throw refusal ?? new EmqError('EMQWIRE', `EMQWIRE queue ${queue} was not read`);
+  }
+  const opened = await openSession({ url, wire: other, queue: undefined, signal });
+  others.push(opened);
+  return adminOf(opened, queue).stats();
+}
+
+function lineOf(queue: string, { counts, lanes, paused }: QueueStats): Line {
+  return {
+    ...{ queue, waiting: counts.pending + lanes.waiting, active: counts.active, scheduled: counts.scheduled },
+    ...{ awaitingChildren: counts.awaiting_children, dead: counts.dead, paused },
+  };
+}
+
+function drawQueues(lines: readonly (Line | { queue: string; error: string })[]): string[] {
+  const heads = ['queue', 'waiting', 'active', 'scheduled', 'with children', 'dead', ''];
+  const good = lines.filter((line): line is Line => !('error' in line));
+  const bad = lines.filter((line): line is { queue: string; error: string } => 'error' in line);
+  const rows = good.map(({ queue, waiting, active, scheduled, awaitingChildren, dead, paused }) => {
+    return [queue, waiting, active, scheduled, awaitingChildren, dead, paused ? 'paused' : ''];
+  });
+  return [...table(heads, rows), ...bad.map(({ queue, error }) => `${queue}: not read: ${quoted(error)}`)];
+}
+
+function drawStats(
+  queue: string,
+  where: string,
+  { counts, paused, limits, lanes, nextJobAgeMs, dueInMs, letters, recovery }: QueueStats,
+  history: History,
+  { style }: Terminal,
+): string {
+  const row = (label: string, text: string | number): string => `  ${label.padEnd(18)}${text}`;
+  const token = limits.nextTokenMs > 0 ? `, the next job in ${span(limits.nextTokenMs)}` : '';
+  const oldest = nextJobAgeMs === null ? '' : `, the next one is ${span(nextJobAgeMs)} old`;
+  const sum = (numbers: readonly (number | null)[]): number => numbers.reduce<number>((a, n) => a + (n ?? 0), 0);
+  const known = history.completed.some((n) => n !== null);
+  const ceiling = limits.concurrency === null ? '' : ` of at most ${limits.concurrency}`;
+  return [
+    `${style('bold', `queue ${queue}`)} on ${where}${paused ? `  ${style('yellow', 'paused')}` : ''}`,
+    row('waiting', `${counts.pending}${oldest}`),
+    row('in lanes', `${lanes.waiting} in ${lanes.count} lane${lanes.count === 1 ? '' : 's'}`),
+    row('active', `${counts.active}${ceiling}`),
+    row('scheduled', counts.scheduled),
+    row('awaiting children', counts.awaiting_children),
+    row('dead', counts.dead),
+    row('rate', `${rateText(limits.rate)}${token}`),
+    row('next due', dueInMs === null ? 'nothing' : dueInMs <= 0 ? 'now' : `in ${span(dueInMs)}`),
+    row('flow letters', letters ?? 'cannot be read: emq doctor --queue says more'),
+    row('recovery', recovery ?? 'not set: no consumer has run here'),
+    row('in all', `${counts.completed} completed, ${counts.failed} died`),
+    ...(known
+      ? [
+          row(`last ${MINUTES} min`, `${jobs(sum(history.completed))} completed, ${sum(history.failed)} died`),
+          row('  completed', sparkline(history.completed)),
+          row('  died', sparkline(history.failed)),
+        ]
+      : [row(`last ${MINUTES} min`, 'not counted: no consumer has run here')]),
+  ].join('\n');
+}
