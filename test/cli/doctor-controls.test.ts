@@ -57,10 +57,10 @@ test('a queue at its ceiling, with jobs that wait', async () => {
 
 test('a rate without a token for long, and a queue that was told to back off', async () => {
   const { server, mail, connector, look, mend } = await queue();
-  await new Admin(connector, 'mail').setLimits({ rate: { max: 1, durationMs: 300_000 } });
-  for (const n of [1, 2]) await mail.enqueue(n);
+  await new Admin(connector, 'mail').setLimits({ rate: { max: 2, durationMs: 600_000 } });
+  for (const n of [1, 2, 3]) await mail.enqueue(n);
   expect((await look()).odd).toEqual([]);
-  await mail.claim(LEASE);
+  await mail.claimBatch({ ...LEASE, size: 2 });
   const report = await look();
   expect(report.odd).toEqual(['warn rate']);
   expect(report.of('rate').text).toMatch(/the rate has no token: the next job is claimed in [45] min/);

@@ -69,12 +69,17 @@ export function addOperation<Options extends object>(program: Command, run: Run,
       check?.(words.map(scrub), opts);
       const wire = opts.wire === undefined ? undefined : (Number(opts.wire) as Wire);
       const session = await openSession({ url, wire, queue: named ? queue : undefined, signal: terminal.signal });
+      const onEnd = (): void => {
+        if (Object.keys(session.done).length > 0) terminal.note('stopping behind the step in hand');
+      };
+      terminal.signal.addEventListener('abort', onEnd, { once: true });
       try {
         return await act(queue, { session, words, options: opts, terminal });
       } catch (error) {
         tellDone(session, terminal);
         throw explained(error);
       } finally {
+        terminal.signal.removeEventListener('abort', onEnd);
         await session.connector.close();
       }
     })(options);

@@ -25,12 +25,10 @@ interface End {
   readonly own: boolean;
 }
 
-/** The row of a job that is in no place any more goes, with its letters; a ghost has none. */
+/** The row of a job that is in no place any more goes with all that hangs on it, and its letters; a ghost has none. */
 function forget(g: Ground, b: Bytes, id: Bytes, { reason, wasDead, own }: End): void {
   const row = `${b}job:${id}`;
-  const entry = g.keys.get(row);
-  if (entry === undefined) return;
-  const isRow = entry.type === 'hash';
+  const isRow = g.keys.get(row)?.type === 'hash';
   const queue = isRow ? (g.hget(row, 'parent_queue') ?? queueOf(b)) : queueOf(b);
   if (isRow && (own || queue !== queueOf(b))) {
     if (!wasDead) tell(g, b, 'fail', id, reason);
@@ -64,7 +62,8 @@ const purge: Rule = (g, [key = '', b = ''], args) => {
     }
     went += 1;
     g.zrem(key, id);
-    forget(g, b, id, { reason, wasDead: name === 'dead', own: true });
+    // what hangs on a ghost stays
+    if (g.exists(`${b}job:${id}`)) forget(g, b, id, { reason, wasDead: name === 'dead', own: true });
   }
   if (group !== undefined) t.unring(g, b, group);
   return [went, stayed];

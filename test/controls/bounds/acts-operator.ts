@@ -6,12 +6,15 @@
 import { transitions as t, type PlaceName } from '../../../src/index.js';
 import type { LanePlace } from '../../../src/wire/lane-transitions.js';
 import { CROWD, groupOf, idOf, LANES } from './crowd.js';
-import { act, HOUR, type Act, type World } from './world.js';
+import { act, HOUR, type Act, type Words, type World } from './world.js';
 
 const MANY = 100;
 /** Lanes that are mended in one step. */
 const MENDED = 50;
 const REPEATS = 10_000;
+
+/** Groups that nothing else knows. */
+const others = Array.from({ length: LANES }, (_, i) => groupOf(3_000_000 + i));
 
 const onRing = async (w: World, at = -1): Promise<string> => (await w.raw.lindex(w.k.ring, at)) ?? '';
 /** A job that is the only one that waits in its lane, which is the last on the ring. */
@@ -19,6 +22,20 @@ async function alone(w: World): Promise<string> {
   const id = idOf(w.fresh());
   await w.run(t.admit, { id, payload: 'x', group: groupOf(w.fresh()) });
   return id;
+}
+
+/** The last lanes of the ring are mended, after `change`: by so many is the ring longer then. */
+function mended(what: string, by: number, change: (w: World, groups: readonly string[]) => readonly Words[]): Act {
+  let length = 0;
+  return act(`fifty lanes that ${what}`, t.laneMend, {
+    input: async (w) => {
+      const groups = await w.raw.lrange(w.k.ring, -MENDED, -1);
+      await w.commands(change(w, groups));
+      length = await w.raw.llen(w.k.ring);
+      return { groups };
+    },
+    did: async (_, w) => (await w.raw.llen(w.k.ring)) === length + by,
+  });
 }
 
 const lanes: Act[] = [
@@ -46,29 +63,17 @@ const lanes: Act[] = [
     input: () => ({ group: '*', settings: [['limit', 1_000]] as const }),
     did: () => true,
   }),
-  act('fifty lanes that are as they should be', t.laneMend, {
-    input: async (w) => ({ groups: await w.raw.lrange(w.k.ring, -MENDED, -1) }),
-    did: () => true,
-  }),
-  act('fifty lanes that leave the ring', t.laneMend, {
-    input: async (w) => {
-      const groups = await w.raw.lrange(w.k.ring, -MENDED, -1);
-      await w.commands(groups.map((g) => ['HSET', `${w.k.base}gactive`, g, 1_000] as const));
-      return { groups };
-    },
-    did: () => true,
-  }),
-  act('fifty lanes that come back', t.laneMend, {
-    input: async (w) => {
-      const groups = await w.raw.lrange(w.k.ring, -MENDED, -1);
-      await w.commands([
-        ['LTRIM', w.k.ring, 0, -MENDED - 1],
-        ...groups.map((g) => ['ZADD', `${w.k.base}gwait`, 1, g] as const),
-      ]);
-      return { groups };
-    },
-    did: () => true,
-  }),
+  mended('are as they should be', 0, () => []),
+  mended('leave the ring', -MENDED, (w, groups) => [
+    ['HSET', `${w.k.base}glimit`, '*', 1_000],
+    ...groups.map((g) => ['HSET', `${w.k.base}gactive`, g, 1_000] as const),
+  ]),
+  mended('come back', MENDED, (w, groups) => [
+    ['LTRIM', w.k.ring, 0, -MENDED - 1],
+    // they have spent a token of a rate that is no more
+    ...groups.map((g) => ['ZADD', `${w.k.base}gwait`, 1, g] as const),
+    ...groups.map((g) => ['SET', `${w.k.base}g:${g}:limiter`, 1] as const),
+  ]),
   act('the last on the ring', t.lanePause, {
     input: async (w) => ({ group: await onRing(w) }),
     did: (r) => r === 'paused',
@@ -93,13 +98,11 @@ const lanes: Act[] = [
   ),
   act('all lanes wait', t.lanes, {
     input: async (w) => {
-      await w.commands(
-        Array.from({ length: LANES }, (_, i) => ['ZADD', `${w.k.base}gwait`, i + 1, groupOf(3_000_000 + i)]),
-      );
+      await w.commands(others.map((g, i) => ['ZADD', `${w.k.base}gwait`, i + 1, g]));
       return { place: 'gwait' as const, cursor: '0', count: MANY };
     },
     did: ({ groups }) => groups.length === LANES,
-    after: (w) => w.raw.del(`${w.k.base}gwait`),
+    after: (w) => w.raw.zrem(`${w.k.base}gwait`, ...others),
   }),
   act('a hundred', t.laneInfo, {
     input: async (w) => ({ groups: await w.raw.lrange(w.k.ring, 0, MANY - 1) }),

@@ -179,14 +179,14 @@ const sweeps: Act[] = [
   }),
   act('a hundred jobs of as many lanes that are on the ring', t.reap, {
     input: async (w) => {
-      await w.lapse(w.k.active, w.next(CROWD.active.from, MANY));
+      await w.lapse(w.k.active, await w.inFlight(MANY, 'ring'));
       return { limit: MANY };
     },
     did: (r) => r === MANY,
   }),
   act('a hundred jobs of as many lanes that are not on the ring', t.reap, {
     input: async (w) => {
-      await w.lapse(w.k.active, await w.inFlight(MANY));
+      await w.lapse(w.k.active, await w.inFlight(MANY, 'new'));
       return { limit: MANY };
     },
     did: (r) => r === MANY,
@@ -194,14 +194,14 @@ const sweeps: Act[] = [
   ...([3, 1] as const).flatMap((maxStalled) => [
     act(`a hundred jobs of as many lanes that are on the ring, of ${maxStalled} times`, t.stalledCheck, {
       input: async (w) => {
-        await w.lapse(w.k.active, w.next(CROWD.active.from, MANY));
+        await w.lapse(w.k.active, await w.inFlight(MANY, 'ring'));
         return { maxStalled, limit: MANY };
       },
       did: ({ recovered, dead }) => (maxStalled === 1 ? dead : recovered).length === MANY,
     }),
     act(`a hundred jobs of as many lanes that are not, of ${maxStalled} times`, t.stalledCheck, {
       input: async (w) => {
-        await w.lapse(w.k.active, await w.inFlight(MANY));
+        await w.lapse(w.k.active, await w.inFlight(MANY, 'new'));
         return { maxStalled, limit: MANY };
       },
       did: ({ recovered, dead }) => (maxStalled === 1 ? dead : recovered).length === MANY,
@@ -209,7 +209,7 @@ const sweeps: Act[] = [
   ]),
   act('a hundred that have lapsed, of which some are of the lane', t.reapGroup, {
     input: async (w) => {
-      const numbers = await w.inFlight(MANY);
+      const numbers = await w.inFlight(MANY, 'new');
       await w.lapse(w.k.active, numbers);
       return { group: groupOf(numbers[0] ?? 0), limit: MANY, offset: 0 };
     },
@@ -219,7 +219,7 @@ const sweeps: Act[] = [
   act('nothing is unreadable', t.quarantine, {
     input: async (w) => {
       await w.lapse(w.k.schedule, w.next(CROWD.schedule.from, MANY));
-      await w.lapse(w.k.active, await w.inFlight(MANY));
+      await w.lapse(w.k.active, await w.inFlight(MANY, 'new'));
       return { limit: LOOKED };
     },
     did: (r) => r.length === 0,
@@ -230,7 +230,7 @@ const sweeps: Act[] = [
   }),
   act('everything that it sees is unreadable', t.quarantine, {
     input: async (w) => {
-      const [due, lapsed] = [w.next(CROWD.schedule.from, MANY), await w.inFlight(MANY)];
+      const [due, lapsed] = [w.next(CROWD.schedule.from, MANY), await w.inFlight(MANY, 'new')];
       await w.lapse(w.k.schedule, due);
       await w.lapse(w.k.active, lapsed);
       const flat = await w.raw.zrange(w.k.pending, '0', String(MANY - 1));

@@ -22,7 +22,7 @@ export interface ActParts<I, R> {
   /** Lays out, unmeasured; what it answers is the input. */
   readonly input: (world: World) => I | Promise<I>;
   /** Whether the call did its work. */
-  readonly did: (result: R) => boolean;
+  readonly did: (result: R, world: World) => boolean | Promise<boolean>;
   /** Takes back what would be in the way of others, unmeasured. */
   readonly after?: (world: World) => Promise<unknown>;
 }
@@ -36,13 +36,18 @@ export function act<I, R>(what: string, transition: Transition<I, R>, { input, d
       const call = { transition, queue: world.k.queue, ...transition.layout(world.k, await input(world)) };
       const { reply, us } = await world.meter.run(call);
       const result = transition.read(reply);
+      const done = await did(result, world);
       await after?.(world);
-      if (!did(result))
-        throw new Error(`${name}: ${what} did not do its work: ${JSON.stringify(result).slice(0, 200)}`);
+      if (!done) {
+        throw new Error(`${name}: ${what} did not do its work: ${JSON.stringify(result)?.slice(0, 200)}`);
+      }
       return us;
     },
   };
 }
+
+/** A command and its words. */
+export type Words = readonly [string, ...(string | number)[]];
 
 export const HOUR = 3_600_000;
 
@@ -101,7 +106,7 @@ export class World {
   }
 
   /** Commands of the test, together. */
-  async commands(list: readonly (readonly [string, ...(string | number)[]])[]): Promise<void> {
+  async commands(list: readonly Words[]): Promise<void> {
     const pipeline = this.raw.pipeline();
     for (const [name, ...words] of list) pipeline.call(name, ...words.map(String));
     for (const [error] of (await pipeline.exec()) ?? []) if (error) throw error;
@@ -115,15 +120,18 @@ export class World {
     if (after - before !== numbers.length) throw new Error(`${after - before} of ${numbers.length} lapse`);
   }
 
-  /** So many jobs that are in flight, each in a lane of its own, none of which is on the ring: at its ceiling, or paused. */
-  async inFlight(count: number): Promise<number[]> {
+  /** So many jobs that are in flight, each in a lane of its own; a new one, or one of the crowd's that is on the ring. */
+  async inFlight(count: number, where: 'new' | 'ring'): Promise<number[]> {
     const numbers = Array.from({ length: count }, () => this.fresh());
+    const ring = where === 'ring' ? await this.raw.lrange(this.k.ring, -count, -1) : [];
+    const groups = new Map(numbers.map((n, i) => [n, ring[i] ?? groupOf(n)]));
+    const groupOfJob = (n: number): string => groups.get(n) ?? '';
     const now = await this.stage.now();
     await this.commands(
-      numbers.flatMap((n): (readonly [string, ...(string | number)[]])[] => [
-        ['HSET', this.k.job(idOf(n)), 'state', 'active', 'attempts', 1, 'payload', 'x', 'group', groupOf(n)],
+      numbers.flatMap((n): Words[] => [
+        ['HSET', this.k.job(idOf(n)), 'state', 'active', 'attempts', 1, 'payload', 'x', 'group', groupOfJob(n)],
         ['ZADD', this.k.active, now + HOUR, idOf(n)],
-        ['HSET', `${this.k.base}gactive`, groupOf(n), 1],
+        ['HINCRBY', `${this.k.base}gactive`, groupOfJob(n), 1],
       ]),
     );
     return numbers;

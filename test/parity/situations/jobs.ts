@@ -10,7 +10,6 @@ import {
   LATER,
   row,
   put,
-  type Fields,
   pending,
   active,
   scheduled,
