@@ -100,6 +100,23 @@ const lanes: Make = (s) => {
 
 const dedupKey = (s: Scene): Bytes => `${s.base}de:${s.rng.pick(DEDUPS)}`;
 
+/** What else a battery about lanes draws, how often each. */
+export const BESIDE_LANES: Readonly<Record<string, number>> = {
+  take: 40,
+  claim_batch: 3,
+  complete: 8,
+  fail: 4,
+  release: 4,
+  delay: 2,
+  promote: 6,
+  reap: 5,
+  stalled_check: 4,
+  quarantine: 2,
+  remove: 2,
+  resume: 3,
+  agenda: 2,
+};
+
 /** How often each is drawn, and how its call is made. */
 export const LANE_MAKES: Readonly<Record<string, readonly [number, Make]>> = {
   admit: [16, admit],

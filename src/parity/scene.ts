@@ -10,8 +10,8 @@ import type { Rng } from './prng.js';
 /** `clean`: only what transitions and lanes do. `dirty`: ghosts, broken counters, odd bytes and bad arguments as well. */
 export type Mode = 'clean' | 'dirty';
 
-/** `flows`: hardly anything but flows, so that what takes many steps of one flow comes about. */
-export type About = 'all' | 'flows';
+/** `flows` or `lanes`: hardly anything but these, so that what takes many steps of one flow or lane comes about. */
+export type About = 'all' | 'flows' | 'lanes';
 
 /** What a step is drawn from. */
 export interface Scene {

@@ -9,12 +9,12 @@
 import { latin1, type Bytes } from './keyspace-dump.js';
 import { CONTROL_MAKES } from './control-steps.js';
 import { BESIDE_FLOWS, FLOW_MAKES } from './flow-steps.js';
-import { LANE_MAKES } from './lane-steps.js';
+import { BESIDE_LANES, LANE_MAKES } from './lane-steps.js';
 import type { ModelCall } from './model/index.js';
 import type { RawCommand } from './node.js';
 import type { Rng } from './prng.js';
 import { plant } from './plants.js';
-import { anyId, span, type Scene } from './scene.js';
+import { anyId, span, type About, type Scene } from './scene.js';
 import { BYTES, call, idOf, small, timeUntil, tokenOf, type Make } from './step-parts.js';
 
 export type Step =
@@ -52,11 +52,11 @@ const ENDLESS = ['set_limits', 'lane_set', 'back_off'];
 /** The next step. */
 export function draw(scene: Scene): Step {
   const { rng } = scene;
-  if (rng.chance(scene.about === 'flows' ? 12 : scene.mode === 'dirty' ? 45 : 40)) {
+  if (rng.chance(scene.about === 'all' ? (scene.mode === 'dirty' ? 45 : 40) : scene.about === 'lanes' ? 25 : 12)) {
     const commands = plant(scene);
     if (commands.length > 0) return { kind: 'raw', commands };
   }
-  const [, make] = weighted(rng, scene.about === 'flows' ? ABOUT_FLOWS : ALL);
+  const [, make] = weighted(rng, DRAWN[scene.about]);
   return { kind: 'call', call: broken(scene, make(scene)) };
 }
 
@@ -285,13 +285,19 @@ export const MAKES: Readonly<Record<string, readonly [number, Make]>> = {
 };
 
 const ALL = Object.values(MAKES);
-const ABOUT_FLOWS: typeof ALL = [
-  ...Object.values(FLOW_MAKES),
-  ...Object.entries(BESIDE_FLOWS).flatMap(([name, weight]) => {
+/** The transitions of a subject, with some of the others. */
+const about = (own: typeof MAKES, beside: Readonly<Record<string, number>>): typeof ALL => [
+  ...Object.values(own),
+  ...Object.entries(beside).flatMap(([name, weight]) => {
     const made = MAKES[name];
     return made === undefined ? [] : [[weight, made[1]] as const];
   }),
 ];
+const DRAWN: Readonly<Record<About, typeof ALL>> = {
+  all: ALL,
+  flows: about(FLOW_MAKES, BESIDE_FLOWS),
+  lanes: about(LANE_MAKES, BESIDE_LANES),
+};
 
 function weighted(rng: Rng, makes: typeof ALL): readonly [number, Make] {
   let left = rng.below(makes.reduce((sum, [weight]) => sum + weight, 0));

@@ -95,7 +95,7 @@ export function modelSuite(amount: Amount): void {
     });
   }
 
-  describe('both executors in lockstep, flows', () => {
+  describe.each(['flows', 'lanes'] as const)('both executors in lockstep, %s', (about) => {
     let nodes: TestNode[];
     beforeAll(async () => {
       nodes = await Promise.all([startNode('script'), startNode('native')]);
@@ -104,9 +104,9 @@ export function modelSuite(amount: Amount): void {
 
     for (const mode of ['clean', 'dirty'] as const) {
       test(
-        `random flows over two queues, ${mode}`,
+        `random ${about} over two queues, ${mode}`,
         async () => {
-          const taken = await play(nodes, { mode, about: 'flows' }, amount);
+          const taken = await play(nodes, { mode, about }, amount);
 
           expect(taken).toBeGreaterThan(amount.runs);
         },

@@ -151,7 +151,7 @@ export class Turns {
     this.#given += 1;
     const open = servable(this.#g, this.#b, group);
     const weight = integer(own(this.#g, `${this.#b}gweight`, group) ?? '') ?? 1;
-    if (open && !over && this.#given < 1) return;
+    if (open && !over && this.#given < Math.max(1, weight)) return;
     this.#group = undefined;
     this.pass();
     if (open) this.#g.push('tail', `${this.#b}ring`, group);

@@ -21,6 +21,8 @@ export interface Amount {
 }
 
 const WARM_UP = 200;
+/** Enough that the server keeps them in tables, of which a scan gives a piece at a time. */
+const OFF_RING = 9_000;
 const PATIENCE = { timeout: 30_000, interval: 50 };
 
 export function memorySuite({ jobs, marginBytes, timeoutMs }: Amount): void {
@@ -51,6 +53,31 @@ export function memorySuite({ jobs, marginBytes, timeoutMs }: Amount): void {
           await admin.obliterate();
         }
         expect(await stage.raw.keys('emq:*')).toEqual([]);
+      },
+      timeoutMs,
+    );
+
+    it(
+      'lanes that are on no ring go with their queue',
+      async () => {
+        const scene = new Scene(stage, 'off-ring');
+        const { keys } = scene.jobs;
+        const groups = Array.from({ length: OFF_RING }, (_, n) => `TEN1${String(n).padStart(10, '0')}`);
+        await scene.lanes.enqueueMany(groups.flatMap((group) => [1, 2].map((payload) => ({ group, payload }))));
+        // a third is paused, a third has as many in flight as may be, a third waits
+        const third = groups.length / 3;
+        await scene.lanes.setLimit('*', 1);
+        await scene.jobs.take({ leaseMs: 3_600_000, count: third, source: 'lanes' });
+        const ring = await stage.raw.lrange(keys.ring, 0, -1);
+        expect(ring.length).toBe(2 * third);
+        await Promise.all(ring.slice(0, third).map((group) => scene.lanes.pause(group)));
+        const pipeline = stage.raw.pipeline();
+        for (const group of ring.slice(third)) pipeline.zadd(`${keys.base}gwait`, 4e12, group);
+        await pipeline.del(keys.ring).exec();
+
+        await scene.admin.pause();
+        await scene.admin.obliterate({ force: true });
+        expect((await stage.raw.keys(`${keys.base}*`)).slice(0, 10)).toEqual([]);
       },
       timeoutMs,
     );
