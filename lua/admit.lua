@@ -40,17 +40,7 @@ end
 if redis.call('HLEN', KEYS[1]) > 0 then return { 'duplicate', id } end
 local head = schedule_head(b .. 'schedule')
 
-local free_at = ttl and ttl > 0 and digits(now() + ttl)
-
--- park(owner): the dedup id is that job's
-local function park(owner)
-  if free_at then
-    redis.call('SET', dedup_key(b, dedup), owner, 'PXAT', free_at)
-  else
-    redis.call('SET', dedup_key(b, dedup), owner)
-  end
-end
-
+local at_now = dedup ~= '' and now()
 local owner = dedup ~= '' and redis.call('GET', dedup_key(b, dedup))
 if owner then
   local row = b .. 'job:' .. owner
@@ -66,7 +56,7 @@ if owner then
 
     redis.call('HSET', row, 'payload', payload)
     if opts ~= '' then redis.call('HSET', row, 'opts', opts) end
-    if free_at then redis.call('PEXPIREAT', dedup_key(b, dedup), free_at) end
+    if ttl > 0 then redis.call('PEXPIREAT', dedup_key(b, dedup), digits(at_now + ttl)) end
     if moves then redis.call('ZADD', b .. 'schedule', digits(at), owner) end
     push_wakes(b .. 'wake', tokens)
     return { 'replaced', owner }
@@ -92,6 +82,10 @@ if group ~= '' then more = { 'group', group } end
 if dedup ~= '' then
   more[#more + 1] = 'dedup'
   more[#more + 1] = dedup
+  if ttl > 0 then
+    more[#more + 1] = 'dedup_ttl'
+    more[#more + 1] = digits(ttl)
+  end
   if keep == '1' then
     more[#more + 1] = 'dedup_keep'
     more[#more + 1] = '1'
@@ -99,7 +93,7 @@ if dedup ~= '' then
 end
 
 admit(KEYS[1], at and 'scheduled' or 'pending', payload, rank, opts, more)
-if dedup ~= '' then park(id) end
+if dedup ~= '' then park(b, dedup, id, ttl, at_now) end
 if at then
   redis.call('ZADD', b .. 'schedule', digits(at), id)
 else

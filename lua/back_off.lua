@@ -6,7 +6,7 @@
 -- active. Cost O(log N), O(lanes) for a grouped job.
 
 -- @include lib/lapse
--- @include lib/bucket
+-- @include lib/turns
 -- @include lib/room
 
 local id, b = ARGV[1], ARGV[5]
@@ -36,6 +36,15 @@ end
 local own_lane = l and ARGV[4] == 'own'
 if own_lane then
   waits = math.max(at + ms, tonumber(l.waits) or 0)
+  local k
+  k, err = rate(b, group)
+  if err then return err end
+  if k then
+    -- in its bucket too: whoever changes what is set for the lane goes by that
+    full = math.max(k.full, 1000 * waits + k.step * (k.max - 1))
+    k.full = full
+    waits = math.max(waits, next_token(k))
+  end
 else
   local meta = redis.call('HMGET', b .. 'meta', 'max', 'duration')
   local max
@@ -63,8 +72,7 @@ write_lanes(b)
 if own_lane then
   if l.ringed then redis.call('LREM', b .. 'ring', '0', group) end
   redis.call('ZADD', b .. 'gwait', digits(waits), group)
-else
-  fill(b .. 'limiter', full)
 end
+if full then fill(own_lane and b .. 'g:' .. group .. ':limiter' or b .. 'limiter', full) end
 push_wakes(b .. 'wake', tokens)
 return 1

@@ -39,12 +39,20 @@ for _, name in ipairs({ 'active', 'pending', 'schedule', 'dead', 'flow:held' }) 
   if err then return err end
 end
 
--- where lanes are found, how some of them are read there, and how these are taken off
-local function fields_of(page)
-  local names = {}
-  for i = 1, #page, 2 do names[#names + 1] = page[i] end
-  return names
+-- scan(command, key, step) -> at least one item, as long as there are any: a page may be empty though the key is not.
+-- `step` is 2 for a hash, whose values are left out.
+local function scan(command, key, step)
+  local cursor, found = '0', {}
+  repeat
+    local page = redis.call(command, key, cursor, 'COUNT', '1000')
+    cursor = page[1]
+    for i = 1, #page[2], step do found[#found + 1] = page[2][i] end
+  until cursor == '0' or #found >= left
+  return found
 end
+-- where lanes are found, how some of them are read there, and how these are taken off
+local function fields_of(key) return scan('HSCAN', key, 2) end
+local function without_fields(key, groups) push_all('HDEL', key, groups) end
 local PLACES = {
   {
     'ring',
@@ -53,24 +61,17 @@ local PLACES = {
   },
   {
     'paused',
-    function(key) return redis.call('SSCAN', key, '0', 'COUNT', digits(left))[2] end,
+    function(key) return scan('SSCAN', key, 1) end,
     function(key, groups) push_all('SREM', key, groups) end,
   },
-  {
-    'gactive',
-    function(key) return fields_of(redis.call('HSCAN', key, '0', 'COUNT', digits(left))[2]) end,
-    function(key, groups) push_all('HDEL', key, groups) end,
-  },
+  { 'gactive', fields_of, without_fields },
   {
     'gwait',
     function(key) return redis.call('ZRANGE', key, '0', digits(left - 1)) end,
     function(key, groups) push_all('ZREM', key, groups) end,
   },
-  {
-    'glimit',
-    function(key) return fields_of(redis.call('HSCAN', key, '0', 'COUNT', digits(left))[2]) end,
-    function(key, groups) push_all('HDEL', key, groups) end,
-  },
+  { 'glimit', fields_of, without_fields },
+  { 'gmax', fields_of, without_fields }, -- for their buckets
 }
 local empty, buckets = {}, {}
 for i, place in ipairs(PLACES) do

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- set_limits: the limits of a queue.
 -- KEYS 1 the base emq:{q}:   ARGV name, value (empty: none) for each: concurrency, max, duration
--- Reply 1. What was spent of a rate stays spent. Refuses ERR limits, ERR unknown limit, ERR concurrency, ERR max, ERR
--- duration. Cost O(1).
+-- Reply 1. What was spent of a rate stays spent, and a back-off goes on. Refuses ERR limits, ERR unknown limit, ERR
+-- concurrency, ERR max, ERR duration. Cost O(1).
 
 -- @include lib/clock
 -- @include lib/settings
@@ -25,13 +25,13 @@ for _, setting in ipairs(given) do
 end
 -- the same rate again, as from a client that sets it whenever it starts, changes nothing
 local changed = is.max ~= was.max or (is.max >= 1 and is.duration ~= was.duration)
-local k = changed and refill(full, was, is, now())
+local filled = changed and refill(full, was, is, now())
 if redis.call('ZCARD', b .. 'pending') > 0 or redis.call('LLEN', b .. 'ring') > 0 then wakes = 1 end
 local tokens = wake_room(b .. 'wake')
 
 for _, setting in ipairs(given) do put_setting(key, setting.name, setting.value) end
-if k then
-  fill(b .. 'limiter', k.full)
+if filled then
+  fill(b .. 'limiter', filled)
 elseif changed then
   redis.call('DEL', b .. 'limiter')
 end

@@ -1,9 +1,10 @@
 #!lua flags=allow-oom
--- take_batch: up to size waiting jobs of one source become active on one deadline, if at least min of them wait.
+-- take_batch: up to size waiting jobs of one source become active on one deadline, if at least min of them wait and may
+-- be claimed now.
 -- KEYS 1 pending, 2 ring, 3 active, 4 the base emq:{q}:   ARGV 1 lease ms, 2 size, 3 min, 4 `flat` or `lanes`
--- Reply as take. `lanes`: all of one lane, the first in turn that holds min jobs; lanes with fewer go to the end of the
--- ring, 64 of them at most. A lane's ceiling and rate hold, its weight does not count. Refuses ERR lease, ERR size, ERR
--- min, ERR source. Cost O(size + ghosts + lanes that are passed) * log N.
+-- Reply as take. `lanes`: all of one lane, the first in turn that has min jobs to give by its ceiling and its rate; lanes
+-- with fewer go to the end of the ring, 64 of them at most. A lane's weight does not count. Refuses ERR lease, ERR size,
+-- ERR min, ERR source. Cost O(size + ghosts + lanes that are passed) * log N.
 
 -- @include lib/taking
 
@@ -25,8 +26,16 @@ redis.call('ZCARD', KEYS[3])
 local allowed
 allowed, err = allowance(b, KEYS[3])
 if err then return err end
-if allowed.left < 1 then return {} end
+if allowed.left < min then return {} end
 local most = math.min(size, allowed.left)
+
+-- gives(l) -> how many jobs of the lane could be claimed now
+local function gives(l)
+  local count = l.waiting
+  if l.limit then count = math.min(count, l.limit - l.active) end
+  if l.bucket then count = math.min(count, l.bucket.tokens) end
+  return count
+end
 
 -- fill_from(source, l): claims from the head until there are enough
 local function fill_from(from, l)
@@ -54,7 +63,7 @@ else
   local over = 0
   l, err = turn(b)
   if err then return err end
-  while l and l.waiting < min do
+  while l and gives(l) < min do
     passed_over(l)
     over = over + 1
     l = nil

@@ -4,12 +4,13 @@
 
 local mended = {} -- {lane, waits (false: it waits no longer)} in order
 
--- mend(l, k, spent): plans it; `k` is the lane's bucket, nil without a rate; `spent`: it has spent tokens. A lane that
--- waits and has spent none was told to back off, and goes on waiting.
-local function mend(l, k, spent)
+-- mend(l, k, spent, backs_off): plans it; `k` is the lane's bucket, nil without a rate; `spent`: its bucket was not
+-- full. A lane that waits and has spent nothing was told to back off, and goes on waiting; `backs_off`: until when it
+-- does though its rate goes, Unix ms.
+local function mend(l, k, spent, backs_off)
   local m = { lane = l }
   if l.waits and spent then
-    l.waits = k and k.tokens < 1 and next_token(k)
+    l.waits = k and k.tokens < 1 and next_token(k) or not k and backs_off or false
     m.waits = l.waits and digits(l.waits)
     m.waited = true
   end

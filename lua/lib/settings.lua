@@ -24,15 +24,19 @@ local function settings(first, names)
   return given
 end
 
--- refill(full, was, is, at) -> the bucket after a change, nil when it is full: what was spent stays spent. `was` and
--- `is`: {max, duration}, max 0 without a rate
+-- refill(full, was, is, at) -> when the bucket is full again after a change, nil: now; and, where a back-off is under
+-- way, until when, Unix microseconds. What was spent stays spent, and a back-off stays: no rate makes anybody wait for
+-- more than one token. `was` and `is`: {max, duration}, max 0 without a rate.
 local function refill(full, was, is, at)
-  if is.max < 1 or was.max < 1 then return nil end
-  local old = bucket(full, was.max, was.duration, at)
-  local spent = math.min(is.max, math.ceil((old.full - 1000 * at) / old.step))
+  local from = 1000 * at
+  local old = was.max >= 1 and bucket(full, was.max, was.duration, at) or { full = full, step = 0, max = 1 }
+  local first = old.full - old.step * (old.max - 1)
+  local step = is.max >= 1 and bucket(0, is.max, is.duration, at).step
+  if first > from + old.step then return step and first + step * (is.max - 1) or first, first end
+  if not step or was.max < 1 then return nil end
+  local spent = math.min(is.max, math.ceil((old.full - from) / old.step))
   if spent < 1 then return nil end
-  local k = bucket(0, is.max, is.duration, at)
-  return bucket(1000 * at + spent * k.step, is.max, is.duration, at)
+  return from + spent * step
 end
 
 -- put_setting(key, field, value): the field is set, or goes

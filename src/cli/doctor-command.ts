@@ -14,6 +14,7 @@ import { readFacts } from './doctor/facts.js';
 import { intendedWire } from './doctor/fence-checks.js';
 import type { Finding, Level } from './doctor/findings.js';
 import { checkQueue } from './doctor/queue.js';
+import { checkQueues } from './doctor/queues.js';
 import { checkRights } from './doctor/rights.js';
 import { EXIT, scrub } from './exit.js';
 import { openNode } from './node.js';
@@ -37,7 +38,7 @@ Examples:
   EMQ_URL=valkey://admin:secret@10.0.0.1 emq doctor --user app --json`;
 
 const STYLES: Readonly<Record<Level, 'green' | 'yellow' | 'red'>> = { ok: 'green', warn: 'yellow', bad: 'red' };
-const LABEL = 20;
+const LABEL = 23;
 const WIDTH = 100;
 
 export function addDoctor(program: Command, run: Run): void {
@@ -46,7 +47,10 @@ export function addDoctor(program: Command, run: Run): void {
     .addOption(
       new Option('--wire <n>', 'the wire it is meant for (default: by its brand and module)').choices(['4', '6']),
     )
-    .option('--queue <name>', 'a queue to look into, and whose keys must be usable; in a cluster, whose brand is read')
+    .option(
+      '--queue <name>',
+      'a queue to look into, whose keys must be usable; in a cluster, whose brand is read (default: all queues of the node, a hundred at most; in a cluster none)',
+    )
     .option('--user <name>', "the ACL user whose rights are checked (default: the URL's)")
     .action(
       run(async (options: DoctorOptions, terminal) => {
@@ -60,8 +64,13 @@ export function addDoctor(program: Command, run: Run): void {
           const facts = await readFacts(node, queue);
           const wire = intendedWire(facts, options.wire === undefined ? undefined : (Number(options.wire) as Wire));
           const rights = await checkRights(node, facts, { wire, queue, user });
-          const inside = keys === undefined ? [] : await checkQueue(node, keys, terminal.signal);
-          const findings = [...checkAll(facts, wire), ...inside, rights];
+          // behind the node's, since they are many
+          const inside = await (keys !== undefined
+            ? checkQueue(node, keys, terminal.signal)
+            : facts.cluster
+              ? []
+              : checkQueues(node, terminal.signal));
+          const findings = [...checkAll(facts, wire), rights, ...inside];
           const counts = { ok: 0, warn: 0, bad: 0 };
           for (const { level } of findings) counts[level] += 1;
           const self = 'value' in facts.user ? facts.user.value : null;

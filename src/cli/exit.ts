@@ -24,11 +24,11 @@ export type ExitCode = (typeof EXIT)[keyof typeof EXIT];
 
 export const EXIT_HELP = `
 Exit codes:
-  0   ok
-  1   what was checked is not in order
-  2   wrong usage or input
+  0   ok: done, or there was nothing to do
+  1   not in order: what was checked, or no such job or queue, or not in a state that allows it
+  2   wrong usage or input, or --yes is wanting
   3   no connection, or something on this machine is missing
-  4   refused: by the fence, by access rules, or to protect what is there
+  4   refused: by the fence, by access rules, by whoever was asked, or to protect what is there
   70  a mistake in emq itself: please report it
   128 + n  ended by signal n (Ctrl-C: 130)`;
 

@@ -67,15 +67,36 @@ export function watchEnds(): AbortSignal {
   return controller.signal;
 }
 
+/** So many lines of one text are shown. */
+const MOST_LINES = 50;
+
 /** Text from elsewhere, safe on a terminal: quoted, control characters escaped, bytes that are no text as \xNN. */
 export function quoted(value: string | Buffer, most = 1000): string {
+  const { text, hidden } = cut(value, most);
+  return `"${text.replace(/["\\]/g, '\\$&').replace(hidden, escape)}"`;
+}
+
+/** Text from elsewhere, safe on a terminal, for reading: broken at its newlines, else as `quoted` but for the quotes. */
+export function linesOf(value: string | Buffer, most = 4_000): string[] {
+  const { text, hidden } = cut(value, most);
+  const lines = text
+    .replace(/\n+$/, '')
+    .split(/\r?\n/)
+    .map((line) => line.replace(hidden, escape));
+  const more = lines.length - MOST_LINES;
+  return more > 0 ? [...lines.slice(0, MOST_LINES), `… and ${more} more lines`] : lines;
+}
+
+/** At most so many characters of it, and which of them are not to be shown as they are. */
+function cut(value: string | Buffer, most: number): { readonly text: string; readonly hidden: RegExp } {
   const bytes = Buffer.isBuffer(value) ? value : Buffer.from(value);
-  const text = bytes.toString('utf8');
-  const clean = Buffer.from(text).equals(bytes) ? text : bytes.toString('latin1');
-  const ascii = clean !== text;
-  const short = clean.length > most ? `${clean.slice(0, most - 1)}…` : clean;
-  const hidden = ascii ? /[\x00-\x1f\x7f-\xff]/g : /[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
-  return `"${short.replace(/["\\]/g, '\\$&').replace(hidden, escape)}"`;
+  const utf8 = bytes.toString('utf8');
+  const isText = Buffer.from(utf8).equals(bytes);
+  const all = isText ? utf8 : bytes.toString('latin1');
+  return {
+    text: all.length > most ? `${all.slice(0, most - 1)}…` : all,
+    hidden: isText ? /[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]/g : /[\x00-\x1f\x7f-\xff]/g,
+  };
 }
 
 function escape(char: string): string {

@@ -22,7 +22,7 @@ import {
 } from './admin-reads.js';
 import type { Runs } from './child.js';
 import { Courier } from './flow-delivery.js';
-import { known, notNegative } from './input.js';
+import { known, LARGEST, notNegative } from './input.js';
 import type { Jobs } from './jobs.js';
 import { type Wire } from './jobs.js';
 import { jobsOf } from './jobs-of.js';
@@ -37,6 +37,9 @@ import { reprocessAll, type DeadFilter, type Reprocessed } from './reprocess.js'
 import type { RunAt } from './run-at.js';
 import { QueueRunner } from './runner.js';
 
+/** Producers that go on must not keep a drain going for ever. */
+const MOST_PASSES = 10;
+
 /** The controls of one queue. */
 export class Admin {
   readonly queue: string;
@@ -50,16 +53,16 @@ export class Admin {
   readonly #courier: Courier;
 
   /** @throws EmqError `EMQ_INPUT` for a queue name outside the grammar. */
-  constructor(connector: Connector | Wire, queue: string) {
+  constructor(connector: Connector | Wire, queue: string | Jobs) {
     const runner = new QueueRunner(connector);
     this.#jobs = jobsOf('Admin', connector, queue);
     this.#lanes = new Lanes(connector, this.#jobs);
-    this.repeats = new Repeats(connector, queue);
-    this.queue = queue;
+    this.repeats = new Repeats(connector, this.#jobs);
+    this.queue = this.#jobs.queue;
     this.#wire = connector;
-    this.#runs = runner.on(queue);
+    this.#runs = runner.on(this.queue);
     this.#reads = new AdminReads(connector, this.#jobs.keys, this.#runs);
-    this.#courier = new Courier(runner, queue);
+    this.#courier = new Courier(runner, this.queue);
   }
 
   /** The queue's limits, for all its jobs, flat and in lanes. Those of lanes: `Lanes`. */
@@ -109,13 +112,27 @@ export class Admin {
     const { scheduled = false, lanes = true } = known('drain', options, ['scheduled', 'lanes']);
     flag('scheduled', scheduled);
     flag('lanes', lanes);
-    const parts = [await purge(this.#runs, 'pending', 'drained')];
+    const total = { removed: 0, kept: 0 };
+    // A job may go from one place to another behind the pass: another looks, until it finds nothing.
+    for (let pass = 0; pass < MOST_PASSES; pass++) {
+      const places = await this.#drain(scheduled, lanes);
+      total.kept = places.kept;
+      total.removed += places.removed;
+      if (places.removed === 0) break;
+    }
+    return total;
+  }
+
+  /** What may be promoted meanwhile goes first, then where it would go to. */
+  async #drain(scheduled: boolean, lanes: boolean): Promise<Purged> {
+    const parts: Purged[] = [];
+    if (scheduled) parts.push(await purge(this.#runs, 'scheduled', 'drained'));
+    parts.push(await purge(this.#runs, 'pending', 'drained'));
     if (lanes) {
       for await (const groups of groupsIn(this.#runs, WITH_JOBS)) {
         for (const lane of groups) parts.push(await purge(this.#runs, { lane }, 'drained'));
       }
     }
-    if (scheduled) parts.push(await purge(this.#runs, 'scheduled', 'drained'));
     return parts.reduce((a, b) => ({ removed: a.removed + b.removed, kept: a.kept + b.kept }));
   }
 
@@ -232,8 +249,8 @@ export class Admin {
 }
 
 function atLeastOne(what: string, value: number): number {
-  if (!Number.isInteger(value) || value < 1) {
-    throw inputError(`${what} must be an integer of at least 1, or null for none, got ${show(value)}`);
+  if (!Number.isInteger(value) || value < 1 || value > LARGEST) {
+    throw inputError(`${what} must be an integer from 1 to 2^52, or null for none, got ${show(value)}`);
   }
   return value;
 }

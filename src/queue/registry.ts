@@ -58,7 +58,8 @@ export async function listQueues(connector: Connector, options: { scan?: boolean
   return [...names].filter(isQueue).sort();
 }
 
-async function registered(ask: Ask, optional: boolean): Promise<string[]> {
+/** The names in the registry that one primary has. @internal */
+export async function registered(ask: Ask, optional: boolean): Promise<string[]> {
   try {
     return list('ZRANGE', await ask('ZRANGE', [REGISTRY_KEY, '0', '-1'])).map((name) => string('ZRANGE', name));
   } catch (error) {
@@ -69,7 +70,8 @@ async function registered(ask: Ask, optional: boolean): Promise<string[]> {
   }
 }
 
-async function* keyed(ask: Ask): AsyncGenerator<string, void, undefined> {
+/** The names of queues that have keys on one primary, again and again. @internal */
+export async function* keyed(ask: Ask): AsyncGenerator<string, void, undefined> {
   let cursor = '0';
   do {
     const reply: Reply = await ask('SCAN', [cursor, 'MATCH', ANY_KEY, 'COUNT', STEP]);
@@ -82,7 +84,8 @@ async function* keyed(ask: Ask): AsyncGenerator<string, void, undefined> {
   } while (cursor !== '0');
 }
 
-function isQueue(name: string): boolean {
+/** @internal */
+export function isQueue(name: string): boolean {
   try {
     new Keyspace(name);
     return true;

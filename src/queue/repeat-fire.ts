@@ -81,6 +81,12 @@ export async function fireDue(runs: Runs, limit = MOST_A_PASS): Promise<FiredRep
   return { fired, more: true, errors };
 }
 
+/** When the first repeat is due behind so many that are due and cannot be fired, in ms from now; infinite: none is. */
+export async function dueBehind(runs: Runs, broken: number): Promise<number> {
+  const { now, records } = await runs.run(transitions.repeats, { which: 'all', offset: broken, limit: 1 });
+  return (records[0]?.score ?? Infinity) - now;
+}
+
 /** The slots of one record that are to be fired, at most so many. @throws EmqError `EMQ_INPUT`. */
 function stepsOf({ name, score, fields }: RepeatRecord, now: number, most: number): Step[] {
   const text = (field: string): string | undefined => fields.get(field)?.toString();

@@ -126,7 +126,9 @@ export function latestSlot(spec: RepeatSpec, slot: number, now: number): number 
     if (found !== null && found <= until) before = middle;
     else after = middle;
   }
-  return next(spec, before) ?? slot;
+  // the stored slot need not be of the pattern: one that was to run at once is not
+  const found = next(spec, before);
+  return found !== null && found <= until ? found : slot;
 }
 
 /**

@@ -7,14 +7,15 @@
  * Does not: fire by itself: a consumer of the queue does, or whoever calls `fire`.
  */
 import { EmqError, inputError } from '../wire/errors.js';
-import { checkGroup, checkRepeatName, Keyspace } from '../wire/keyspace.js';
+import { checkGroup, checkRepeatName } from '../wire/keyspace.js';
 import type { RepeatRecord } from '../wire/repeat-transitions.js';
 import { transitions } from '../wire/transitions.js';
-import { Admission, type JobsOptions } from './admission.js';
+import type { Admission, JobsOptions } from './admission.js';
 import type { Runs } from './child.js';
 import type { Codec } from './codec.js';
-import { known } from './input.js';
-import type { Wire } from './jobs.js';
+import { known, plainObject } from './input.js';
+import type { Jobs, Wire } from './jobs.js';
+import { jobsOf } from './jobs-of.js';
 import { LIMIT_NAMES, readOpts, type JobLimits } from './opts.js';
 import { fireDue, MOST_A_PASS, type FiredRepeats } from './repeat-fire.js';
 import {
@@ -83,13 +84,15 @@ export class Repeats<T = unknown, Input = T> {
 
   /**
    * @param connector a Connector, or what else runs calls.
+   * @param queue its name, with options; or the `Jobs` or `Queue` itself.
    * @param options codec, schema and size limit, as those of the queue's `Jobs`.
    * @throws EmqError `EMQ_INPUT` for a queue name outside the grammar, or a wrong option.
    */
-  constructor(connector: Wire, queue: string, options: JobsOptions<T, Input> = {}) {
-    this.queue = new Keyspace(queue).queue;
-    this.#admission = new Admission(options);
-    this.#runs = new QueueRunner(connector).on(queue);
+  constructor(connector: Wire, queue: string | Jobs<T, Input>, options: JobsOptions<T, Input> = {}) {
+    const jobs = jobsOf('Repeats', connector, queue, options);
+    this.queue = jobs.queue;
+    this.#admission = jobs.admission;
+    this.#runs = new QueueRunner(connector).on(this.queue);
   }
 
   /**
@@ -103,7 +106,7 @@ export class Repeats<T = unknown, Input = T> {
     const spec = checkSchedule(schedule);
     const { group } = known('a job of a repeat', job, JOB);
     if (group !== undefined) checkGroup(group);
-    if (job.opts !== undefined && 'repeat' in job.opts) {
+    if (job.opts !== undefined && 'repeat' in plainObject('opts', job.opts)) {
       throw inputError('opts.repeat is where each job gets its slot: give what you have there another name');
     }
     const { payload, ...limits } = job;

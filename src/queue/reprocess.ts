@@ -34,6 +34,8 @@ export interface DeadFilter {
 export interface Reprocessed {
   /** Jobs that wait again. */
   readonly reprocessed: number;
+  /** Jobs that fit and stay dead, since another job has their dedup id: free it (`Jobs.freeDedup`) to bring them back too. */
+  readonly held: number;
   /** Dead jobs that were looked at. */
   readonly looked: number;
 }
@@ -51,7 +53,7 @@ export async function reprocessAll(
   const most = limit === undefined ? Infinity : positive('limit', limit);
   const start = await now();
   const seen = new Set<string>();
-  let reprocessed = 0;
+  let [reprocessed, held] = [0, 0];
   let anchor: string | undefined;
   for (let offset = 0; ;) {
     const from = anchor === undefined ? offset : offset - 1;
@@ -73,10 +75,13 @@ export async function reprocessAll(
         back.add(id);
         if (transitions.reprocess.read(outcome.reply) !== 'gone') reprocessed += 1;
       } else if (outcome.error.code !== 'EMQSTATE') throw outcome.error;
+      else if (outcome.error.message.includes('dedup id taken')) held += 1;
       // somebody else has brought it back
       else back.add(id);
     }
-    if (reprocessed >= most || old.length < page.length || page.length === 0) return { reprocessed, looked: seen.size };
+    if (reprocessed >= most || old.length < page.length || page.length === 0) {
+      return { reprocessed, held, looked: seen.size };
+    }
     const stay = old.filter(({ id }) => !back.has(id));
     offset += stay.length;
     anchor = stay.at(-1)?.id ?? anchor;

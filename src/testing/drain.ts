@@ -55,7 +55,7 @@ const NOT_HERE = Object.keys(WHY_NOT) as (keyof typeof WHY_NOT)[];
 
 /**
  * Runs every job that waits or is due, also those that come up meanwhile, one after the other (`concurrency` 1), until
- * none is left. Gives the runs in the order in which they began.
+ * none is left; what a rate or a back-off holds back, of the queue or of a lane, is waited for. Gives the runs in the order in which they began.
  * @param handler as for `queue.consume`.
  * @throws EmqError `EMQ_INPUT` when the queue is paused, for a wrong option, or when `limit` was not enough;
  *   `EMQ_TIMEOUT` when it took longer than `withinMs`.

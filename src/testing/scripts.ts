@@ -14,7 +14,7 @@ import { EmqError } from '../wire/errors.js';
 export interface Standing {
   /** Flat jobs that could be claimed now: none when the queue is paused. */
   readonly flat: number;
-  /** Lanes that could be served now. */
+  /** Lanes that can be served, now or as soon as their rate or a back-off lets them. */
   readonly lanes: number;
   /** Scheduled jobs whose time has come. */
   readonly due: number;
@@ -34,7 +34,7 @@ const NOW = `local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 `;
 
-/** Every group that may hold waiting jobs: on the ring, or off it since it is paused or at its limit. */
+/** Every group that may hold waiting jobs: on the ring, or off it since it is paused, at its limit, or waits for its rate. */
 const GROUPS = `local groups, seen = {}, {}
 local function note(list)
   for _, group in ipairs(list) do
@@ -47,6 +47,7 @@ end
 note(redis.call('LRANGE', b .. 'ring', '0', '-1'))
 note(redis.call('SMEMBERS', b .. 'paused'))
 note(redis.call('HKEYS', b .. 'gactive'))
+note(redis.call('ZRANGE', b .. 'gwait', '0', '-1'))
 `;
 
 export const standing = define<void, Standing>('standing', true, {
@@ -55,7 +56,15 @@ export const standing = define<void, Standing>('standing', true, {
 ${NOW}local b = KEYS[1]
 local due = redis.call('ZCOUNT', b .. 'schedule', '-inf', string.format('%.0f', now))
 if redis.call('HEXISTS', b .. 'meta', 'paused') == 1 then return { 0, 0, due, 1 } end
-return { redis.call('ZCARD', b .. 'pending'), redis.call('LLEN', b .. 'ring'), due, 0 }
+local lanes = redis.call('LLEN', b .. 'ring')
+-- those that nothing holds back but their rate, or a back-off
+for _, group in ipairs(redis.call('ZRANGE', b .. 'gwait', '0', '-1')) do
+  local limit = redis.call('HGET', b .. 'glimit', group) or redis.call('HGET', b .. 'glimit', '*')
+  local free = not limit or (tonumber(redis.call('HGET', b .. 'gactive', group)) or 0) < (tonumber(limit) or 0)
+  local open = free and redis.call('SISMEMBER', b .. 'paused', group) == 0
+  if open and redis.call('ZCARD', b .. 'g:' .. group .. ':pending') > 0 then lanes = lanes + 1 end
+end
+return { redis.call('ZCARD', b .. 'pending'), lanes, due, 0 }
 `,
   keys: (k) => [k.base],
   args: () => [],

@@ -116,7 +116,7 @@ export function checkId(id: string): string {
 export function checkGroup(group: string): string {
   if (!isBranded(group)) {
     throw inputError(
-      `group ${show(group)} must be a branded id, of any namespace: 3 letters A-Z and 11 base62 digits (ids.mint('TEN') makes one)`,
+      `group ${show(group)} must be a branded id, of any namespace: 3 letters A-Z and 11 base62 digits (mint('TEN') makes one)`,
     );
   }
   return group;

@@ -3,8 +3,8 @@
  *
  * Invariants: never more batches at once than `concurrency`; a batch is of one source, of lanes: of one lane; its jobs are
  * settled independently, so that one that is stale leaves the others as they are; whatever a handler returns or throws,
- * the loop goes on; where nothing can be claimed it is asked again at a wake, a beat or the end of its window, no more; and
- * those of job-holder.ts.
+ * the loop goes on; where nothing can be claimed it is asked again at a wake, a beat or the end of its window, no more, and
+ * then all lanes are looked at; and those of job-holder.ts.
  * Does not: time out a handler, or trace it: a batch is no one job's run.
  */
 import { inputError, show, type EmqError } from '../wire/errors.js';
@@ -16,6 +16,7 @@ import { BatchWindow } from './batch-window.js';
 import type { ConsumerStats } from './consumer-stats.js';
 import { JobHolder, type HolderParts } from './job-holder.js';
 import type { BatchMember } from './metronome.js';
+import { RingRound } from './ring-round.js';
 import type { Run } from './run.js';
 import type { Outcome } from './settle.js';
 
@@ -37,6 +38,7 @@ export class BatchConsumer<T = unknown>
 {
   readonly #handler: BatchConsumerParts<T>['handler'];
   readonly #window: BatchWindow;
+  readonly #round = new RingRound();
   #timer: NodeJS.Timeout | undefined;
   #running = 0;
   #batches = 0;
@@ -72,6 +74,8 @@ export class BatchConsumer<T = unknown>
   get free(): number {
     // where outcomes do not get through, no more work is begun
     if (this.closing || this.onHold > 0) return 0;
+    // the claims of a round are made one by one: whoever asks meanwhile must be heard, and is answered at its end
+    if (this.#round.underWay) return Math.max(0, this.settings.concurrency - this.#running);
     return Math.max(0, this.settings.concurrency - this.#running - this.reserved);
   }
 
@@ -82,34 +86,56 @@ export class BatchConsumer<T = unknown>
 
   /** @internal */
   async draw(): Promise<boolean> {
+    if (this.#round.underWay) {
+      this.#round.asked();
+      return false;
+    }
+    const { taken, min, waiting } = await this.#claim();
+    if (!taken) {
+      // where there must be more than one, the next token is no reason to claim again
+      this.metronome.short(min === 1);
+      const some = this.settings.source === 'lanes' && min > 1 ? (waiting ?? 0) : 0;
+      // not waited for: the slots of other consumers are filled meanwhile
+      if (this.#round.begins(performance.now(), some)) void this.#goRound();
+    }
+    if (this.patient) this.#arm();
+    return taken;
+  }
+
+  /** Claims on along the ring. Never rejects. */
+  async #goRound(): Promise<void> {
+    let [taken, min] = [false, Infinity];
+    while (!taken && min > 1 && !this.closing && this.#round.goesOn()) ({ taken, min } = await this.#claim());
+    this.#round.ends(performance.now(), taken);
+    if (taken) this.metronome.fill();
+    this.#arm();
+  }
+
+  /** One claim, and a look at what is left. Never rejects. */
+  async #claim(): Promise<{ taken: boolean; min: number; waiting: number | undefined }> {
     const { leaseMs, maxSize: size, source } = this.settings;
     const min = this.#window.least(performance.now());
     this.reserved++;
     const claiming = this.metronome.claim(() =>
       this.metronome.runner.run(transitions.takeBatch, { leaseMs, size, min, source }),
     );
-    // in the same write: what is left
+    // in the same write
     const looking = this.patient ? this.#waiting() : undefined;
     const jobs = await claiming;
     this.reserved--;
     const taken = jobs.length > 0;
     if (taken) void this.#work(jobs.map((one) => this.hold(one)));
-    else this.metronome.short();
     this.answered();
     const waiting = await looking;
-    if (waiting !== undefined) {
-      this.#window.claimed(performance.now(), min, taken, waiting);
-      this.#arm();
-    }
-    return taken;
+    if (waiting !== undefined) this.#window.claimed(performance.now(), min, taken, waiting);
+    return { taken, min, waiting };
   }
 
   /** How many jobs wait, or lanes that can be served; undefined when that could not be read. */
   async #waiting(): Promise<number | undefined> {
-    const { runner } = this.metronome;
+    const name = this.settings.source === 'flat' ? 'pending' : 'ring';
     try {
-      if (this.settings.source === 'flat') return (await runner.run(transitions.counts, { names: ['pending'] }))[0];
-      return (await runner.run(transitions.lanes, { place: 'ring', cursor: '0', count: 1 })).groups.length;
+      return (await this.metronome.runner.run(transitions.counts, { names: [name] }))[0];
     } catch (error) {
       this.metronome.trouble(error as EmqError);
       return undefined;
@@ -118,8 +144,9 @@ export class BatchConsumer<T = unknown>
 
   #arm(): void {
     clearTimeout(this.#timer);
-    const restMs = this.#window.restMs(performance.now());
-    if (restMs === undefined || this.closing) return;
+    const now = performance.now();
+    const restMs = Math.min(this.#window.restMs(now) ?? Infinity, this.#round.restMs(now) ?? Infinity);
+    if (restMs === Infinity || this.closing) return;
     this.#timer = setTimeout(() => this.metronome.fill(), Math.ceil(restMs));
   }
 

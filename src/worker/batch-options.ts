@@ -11,11 +11,17 @@ import { oneOf, readShared, SHARED, type ConsumeOptions, type SharedSettings } f
 
 /** All times are in milliseconds. Those that a consumer of single jobs has too mean the same. */
 export interface ConsumeBatchOptions extends Pick<ConsumeOptions, (typeof SHARED)[number]> {
-  /** So many jobs must wait for a batch to be taken, until `timeoutMs` have passed. Default 1. */
+  /**
+   * So many jobs must wait, and limits and rates must let so many be claimed at once, for a batch to be taken, until
+   * `timeoutMs` have passed. Looked at when somebody enqueues (of lanes: into one that was empty), and at every beat. Default 1.
+   */
   readonly minSize?: number;
   /** The most jobs of a batch, 10 000 at most. Default 100. */
   readonly maxSize?: number;
-  /** How long fewer than `minSize` jobs are left waiting, from when the first of them was seen. Default 1 000. */
+  /**
+   * How long fewer than `minSize` jobs are left waiting, from when the first of them was seen; of lanes it is one time for
+   * all, and at its end each lane that waits gets a batch. Default 1 000.
+   */
   readonly timeoutMs?: number;
   /** How many batches at once. Default 1. */
   readonly concurrency?: number;
@@ -38,9 +44,10 @@ const LARGEST_BATCH = 10_000;
 /** @throws EmqError `EMQ_INPUT` with what is wrong and what to give instead. */
 export function readBatchOptions(options: ConsumeBatchOptions): BatchSettings {
   known('consumeBatch', options, NAMES);
-  const { minSize = 1, maxSize = Math.max(100, minSize), timeoutMs = 1_000, source = 'flat' } = options;
+  const { minSize = 1, timeoutMs = 1_000, source = 'flat' } = options;
   oneOf('source', source, ['flat', 'lanes']);
   positive('minSize', minSize);
+  const { maxSize = Math.max(100, minSize) } = options;
   if (positive('maxSize', maxSize) > LARGEST_BATCH) {
     throw inputError(`maxSize must be at most ${LARGEST_BATCH}, got ${maxSize}: take more batches instead`);
   }

@@ -2,7 +2,8 @@
  * How long a batch consumer leaves jobs waiting for more of them.
  *
  * Invariants: the window opens when a job is first seen waiting, and closes when none waits; once its time is up whatever
- * waits is taken: in a queue of lanes a batch of each lane that waited then. Pure: the time is the caller's.
+ * waits is taken. A queue of lanes has one window for all of them: a full batch of one lane leaves it as it is, since others
+ * may have waited as long, and at its end each lane that waits then gets a batch. Pure: the time is the caller's.
  * Does not: claim, or keep a timer (batch-consumer.ts does).
  */
 export class BatchWindow {
@@ -47,7 +48,8 @@ export class BatchWindow {
     else if (!taken) {
       this.#openedAt ??= now;
       this.#tried = least === 1;
-    } else if (least > 1 || !this.#lanes) this.#set(now);
+    } else if (!this.#lanes) this.#set(now);
+    else if (least > 1) this.#openedAt ??= now;
     else {
       // those that waited as long as the one that was taken have waited long enough too
       this.#owed = (this.#owed ?? waiting + 1) - 1;

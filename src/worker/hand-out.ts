@@ -199,12 +199,15 @@ export class HandOut {
   async quarantine(): Promise<boolean> {
     try {
       const found = await this.#runner.run(transitions.quarantine, { limit: QUARANTINE_LIMIT });
-      const rows = found.filter(({ why }) => !/^g(active|limit) /.test(why));
+      const rows = found.filter(({ why }) => !/^(g(active|limit|max)|limiter) /.test(why));
       if (rows.length > 0) this.#reports.quarantined(rows);
       // A lane's own counter is not moved anywhere: someone has to mend it.
       for (const { id, why } of found.filter((row) => !rows.includes(row))) {
         this.#reports.trouble(
-          new EmqError('ERR', `ERR lane ${id} cannot be served: ${why}; mend or delete that field`),
+          new EmqError(
+            'ERR',
+            `ERR lane ${id} cannot be served: ${why}; mend or delete it (emq doctor --queue tells where)`,
+          ),
         );
       }
       return rows.length > 0;

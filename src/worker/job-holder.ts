@@ -11,7 +11,7 @@
 import { EventEmitter, setMaxListeners } from 'node:events';
 import { delayOf } from '../queue/backoff.js';
 import type { Codec } from '../queue/codec.js';
-import { positive } from '../queue/input.js';
+import { checkTimer } from '../queue/opts.js';
 import { checkWhen } from '../queue/run-at.js';
 import { telemetry, type Telemetry } from '../telemetry/index.js';
 import type { Connector } from '../wire/connector.js';
@@ -461,5 +461,5 @@ function backOffOf({ ms, scope = 'own' }: RateLimitError): Outcome {
   if (scope !== 'own' && scope !== 'queue') {
     throw inputError(`the scope of a RateLimitError must be queue, or absent, got ${show(scope)}`);
   }
-  return { kind: 'backOff', ms: positive('ms of a RateLimitError', ms), scope };
+  return { kind: 'backOff', ms: checkTimer('ms of a RateLimitError', ms), scope };
 }

@@ -18,7 +18,7 @@ import type { Connector } from '../wire/connector.js';
 import { EmqError } from '../wire/errors.js';
 import type { Keyspace } from '../wire/keyspace.js';
 import { transitions, type Taken } from '../wire/transitions.js';
-import { fireDue } from '../queue/repeat-fire.js';
+import { dueBehind, fireDue } from '../queue/repeat-fire.js';
 import { isUnreadable, Runner } from './calls.js';
 import { Chores } from './chores.js';
 import { HandOut, type BatchServer, type Server, type SlotServer } from './hand-out.js';
@@ -205,9 +205,9 @@ export class Metronome {
     return this.#handOut.claim(claim);
   }
 
-  /** A claim of batches gave nothing. */
-  short(): void {
-    this.#outlook.short();
+  /** A claim of batches gave nothing. @param again one job would have been enough: as soon as there may be one it is made again. */
+  short(again: boolean): void {
+    this.#outlook.short(again);
   }
 
   /** A beat in so many ms, or before: something is due then, and nobody will be woken. */
@@ -306,8 +306,8 @@ export class Metronome {
       this.#repeatTroubled = errors.length > 0;
       for (const error of errors) this.trouble(error);
       if (more) return fired > 0 ? 0 : LEAST_BEAT_MS;
-      const next = (await this.#pump.agenda()).repeatInMs ?? Infinity;
-      // one that cannot be fired stays due, and must not make this spin
+      // one that cannot be fired stays due, before all others: it must neither make this spin nor keep them waiting
+      const next = await dueBehind(this.runner, errors.length);
       return next > 0 ? next : fired > 0 ? LEAST_BEAT_MS : Infinity;
     } catch (error) {
       this.#repeatTroubled = true;

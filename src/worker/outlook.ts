@@ -2,7 +2,7 @@
  * When it is worth claiming again: looked up where a limit may hold back what waits, since nobody is woken when a token comes.
  *
  * Invariants: many that ask at once share one look, and the next; a look that finds nothing for a while is followed by one
- * more claim, since a token may have come between the claim and the look, and by no third.
+ * more claim, since a token may have come between the claim and the look, and by no third; whoever needs more than one token is not asked again by it.
  * Does not: wait (the metronome has the timer).
  */
 import type { EmqError } from '../wire/errors.js';
@@ -32,6 +32,8 @@ export class Outlook {
   readonly #leastMs: number;
   #looking: Promise<void> | undefined;
   #again = false;
+  /** Somebody would be served by the next token. */
+  #thirsty = false;
   #retrying = false;
   #stopped = false;
 
@@ -44,9 +46,10 @@ export class Outlook {
     this.#stopped = true;
   }
 
-  /** A claim gave less than was asked for. */
-  short(): void {
+  /** A claim gave less than was asked for. @param again one token that came since would be reason to claim once more. */
+  short(again = true): void {
     if (!this.limited || this.#retrying || this.#stopped) return;
+    this.#thirsty ||= again;
     if (this.#looking !== undefined) this.#again = true;
     else this.#looking = this.#look();
   }
@@ -70,8 +73,10 @@ export class Outlook {
   async #look(): Promise<void> {
     do {
       this.#again = false;
+      const thirsty = this.#thirsty;
+      this.#thirsty = false;
       const dueInMs = await this.once(this.#leastMs);
-      if (this.#stopped || !this.limited || (dueInMs !== null && dueInMs <= SOON_MS)) continue;
+      if (this.#stopped || !this.limited || !thirsty || (dueInMs !== null && dueInMs <= SOON_MS)) continue;
       const before = this.#side.claimed;
       this.#retrying = true;
       await this.#side.fill();

@@ -49,7 +49,7 @@ test('a queue at its ceiling, with jobs that wait', async () => {
   const report = await look();
   expect(report.odd).toEqual(['warn ceiling']);
   expect(report.of('ceiling').text).toContain(
-    '1 of at most 1 jobs in flight: those that wait are not claimed until one ends',
+    '1 job in flight of at most 1: those that wait are not claimed until one ends',
   );
   await mend('emq limits mail --concurrency none');
   expect((await look()).odd).toEqual([]);
@@ -135,6 +135,37 @@ test('repeats that nobody fires', async () => {
   expect(report.of('repeats').text).toContain('1 repeat should have fired, tick since 2 h');
   expect(await repeats.fire()).toMatchObject({ fired: 1 });
   expect((await look()).odd).toEqual([]);
+});
+
+test('a repeat that is paused, and one that is late by seconds', async () => {
+  const { server, connector, look, mend } = await queue();
+  const repeats = new Repeats(connector, 'mail');
+  for (const name of ['tick', 'nightly', 'over']) await repeats.upsert(name, { everyMs: 60_000 }, { payload: 1 });
+  await repeats.pause('nightly');
+  await on(server, async (redis) => {
+    // one that has come to its end stands as far away as a paused one
+    await redis.zadd(`${base}repeat`, 'inf', 'over');
+    await redis.zadd(`${base}repeat`, Date.now() - 30_000, 'tick');
+  });
+  const report = await look();
+  expect(report.odd).toEqual(['warn repeats', 'warn paused repeats']);
+  expect(report.of('repeats').text).toMatch(
+    /1 repeat should have fired, tick since [34]\d s: no consumer of this queue/,
+  );
+  expect(report.of('paused repeats').text).toBe('1 repeat is paused: nightly');
+  await mend(/emq resume \S+ --repeat \S+/.exec(report.of('paused repeats').mend ?? '')?.[0] ?? '');
+  expect((await look()).odd).toEqual(['warn repeats']);
+});
+
+test('the dead are told of, and are no problem by themselves', async () => {
+  const { server, look } = await queue();
+  await on(server, (redis) => redis.zadd(`${base}dead`, Date.now(), 'JOB00000000001'));
+  const report = await look();
+  expect(report.odd).toEqual([]);
+  expect(report.of('dead')).toMatchObject({
+    level: 'ok',
+    text: '1 job is dead: emq jobs mail --state dead shows it, emq reprocess mail ID lets it run again',
+  });
 });
 
 test('jobs that nobody claims, flat and in a lane; those in flight say that somebody does', async () => {

@@ -3,7 +3,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import type { EmbeddedServer } from '../../src/dev/index.js';
 import { Connector, EmqError, Flows, Jobs, Keyspace, type Wire } from '../../src/index.js';
 import { changes, doctor, good, type Report } from './doctor-report.js';
-import { client, finish, on, start, stateOf, urlFor } from './emq.js';
+import { client, emq, finish, on, start, stateOf, urlFor } from './emq.js';
 
 describe('a queue', () => {
   const base = 'emq:{mail}:';
@@ -29,8 +29,12 @@ describe('a queue', () => {
     expect(report.of('paused').level).toBe('warn');
     expect(report.of('leases')).toMatchObject({
       level: 'warn',
-      text: expect.stringContaining('1 of 2 leases have lapsed, the first 3 days ago'),
+      text: expect.stringContaining('1 of 2 leases has lapsed, the first 3 days ago'),
     });
+    expect(report.of('leases').mend).toBe(
+      'start a consumer of queue mail: it recovers them; in code, call reap() or stalledCheck() on a timer',
+    );
+    expect(report.of('schedule').mend).toContain('start a consumer of queue mail: it promotes them');
     expect(report.of('schedule')).toMatchObject({
       level: 'warn',
       text: expect.stringContaining('2 of 3 scheduled jobs are due, the first 10 min ago'),
@@ -39,8 +43,57 @@ describe('a queue', () => {
     const other = await doctor(server.url, '--queue', 'post');
     expect(other.findings.filter(({ level }) => level !== 'ok')).toEqual([]);
     expect(other.of('queue').text).toContain('0 pending, 0 active, 0 scheduled, 0 dead');
-    const none = await doctor(server.url);
-    expect(none.findings.map(({ check }) => check)).not.toContain('queue');
+    expect(report.findings.filter(({ queue }) => queue === 'mail').map(({ check }) => check)).toEqual([
+      'queue',
+      'paused',
+      'leases',
+      'schedule',
+      'dead',
+    ]);
+  });
+
+  test('none named: all that are there are looked into, the first hundred of them', async () => {
+    const server = await good();
+    await on(server, async (redis) => {
+      await redis.zadd(`${base}pending`, 0, 'a');
+      await redis.hset('emq:{post}:meta', 'paused', '');
+      // of the list of consumers, and in good order
+      await redis.zadd('{emq}:queues', 0, 'idle');
+    });
+    const before = [await stateOf(server), await changes(server)];
+    const report = await doctor(server.url);
+    expect([await stateOf(server), await changes(server)]).toEqual(before);
+    expect(report.of('queues').text).toBe('3 queues are here, and each was looked into');
+    const found = report.findings.flatMap(({ queue, level, check }) =>
+      queue === undefined ? [] : [{ queue, level, check }],
+    );
+    expect(found).toEqual([
+      { queue: 'idle', level: 'ok', check: 'queue' },
+      { queue: 'mail', level: 'ok', check: 'queue' },
+      { queue: 'post', level: 'ok', check: 'queue' },
+      { queue: 'post', level: 'warn', check: 'paused' },
+    ]);
+    const { stdout } = await emq('doctor', '--url', server.url);
+    expect(stdout).toMatch(/ok +queue +queue post: 0 pending.*\n +warn +paused /);
+    await on(server, async (redis) => {
+      for (let n = 0; n < 100; n++) await redis.zadd('{emq}:queues', 0, `q${n}`);
+    });
+    const many = await doctor(server.url);
+    expect(many.findings.filter(({ check }) => check === 'queue')).toHaveLength(100);
+    expect(many.of('queues').text).toBe(
+      '103 queues are here, and the first 100 of them were looked into: --queue NAME looks into one',
+    );
+  }, 20_000);
+
+  test('where keys may not be searched, the queues that consumers have named are looked into', async () => {
+    const server = await good();
+    await on(server, async (redis) => {
+      await redis.zadd('{emq}:queues', 0, 'idle');
+      await redis.call('ACL', 'SETUSER', 'app', 'reset', 'on', '>secret', '+@all', '-scan', '~*', '&*');
+    });
+    const report = await doctor(urlFor(server, 'app', 'secret'));
+    expect(report.of('queues')).toMatchObject({ level: 'warn', mend: expect.stringContaining('grant +scan') });
+    expect(report.of('queue').text).toContain('queue idle: 0 pending');
   });
 
   test('a key of a wrong type is bad, and the others are still looked at', async () => {

@@ -8,6 +8,7 @@ export interface Finding {
   readonly level: 'ok' | 'warn' | 'bad';
   readonly text: string;
   readonly mend?: string;
+  readonly queue?: string;
 }
 
 export interface Report {

@@ -15,9 +15,10 @@ const DESTROYERS: readonly (readonly [string[], string])[] = [
     'takes out 4 jobs that wait in queue mail (3 in no lane, 1 scheduled)',
   ],
   [['drain', 'mail', '--lane', TENANT], `takes out 2 jobs that wait in lane ${TENANT} of queue mail`],
-  [['trim', 'mail', '--keep', '1'], 'takes out 1 of 2 dead jobs of queue mail, which are not among the latest 1'],
+  [['trim', 'mail', '--keep', '1'], 'takes out 1 of 2 dead jobs of queue mail, which is not among the latest 1'],
   [['trim', 'mail', '--older', '1ms'], 'takes out 2 of 2 dead jobs of queue mail, which died 1 ms ago or longer'],
   [['obliterate', 'mail', '--force'], 'takes away queue mail on '],
+  [['remove', 'mail', id(1)], `removes 1 job of queue mail with all that belongs to it: ${id(1)} (pending)`],
   [
     ['remove', 'mail', id(1), id(9)],
     `removes 2 jobs of queue mail with all that belongs to them: ${id(1)} (pending), ${id(9)} (active)`,
@@ -112,6 +113,31 @@ describe.each(WIRES)('with --yes, on wire %i', (wire) => {
     }
   }, 60_000);
 });
+
+test('obliterate: a dry run tells what stands in the way; of a queue that is gone nothing is known', async () => {
+  const all = await world(6);
+  await fill(all);
+  const dry = await all.run('obliterate', 'mail', '--dry-run');
+  expect([dry.code, dry.stderr]).toEqual([1, '']);
+  const [plan, ...obstacles] = dry.stdout.trimEnd().split('\n');
+  expect(plan).toContain('9 jobs (3 pending, 1 active, 1 scheduled, 2 dead, 0 awaiting children, 2 in lanes)');
+  expect(obstacles).toEqual([
+    'in the way: queue mail is not paused: emq pause mail first, so that nobody claims meanwhile',
+    'in the way: 1 job of queue mail is in flight: wait until it is settled, or give --force',
+  ]);
+  await all.admin.pause();
+  const none = { dryRun: true, plan: { force: true, jobs: 9 }, obstacles: [] };
+  const forced = await all.run('obliterate', 'mail', '--force', '--dry-run', '--json');
+  expect([forced.code, forced.json]).toEqual([0, [expect.objectContaining(none)]]);
+  expect((await all.admin.counts()).pending).toBe(3);
+  expect((await all.run('obliterate', 'mail', '--force', '--yes')).code).toBe(0);
+  const again = await all.run('obliterate', 'mail', '--force', '--yes');
+  expect([again.code, again.stdout, again.stderr]).toEqual([
+    1,
+    '',
+    expect.stringContaining('nothing is known of queue mail on '),
+  ]);
+}, 30_000);
 
 describe('on a terminal', () => {
   const answer = async (all: World, words: string, question: string, ...args: string[]): Promise<[number, string]> => {

@@ -1,7 +1,7 @@
 /** The operator's commands that look: what they show as JSON and as text, and that they write and brand nothing. */
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { defaultModulePath } from '../../src/dev/index.js';
-import { Connector, Jobs } from '../../src/index.js';
+import { Connector, encodeId, EPOCH_MS, Jobs, Lanes } from '../../src/index.js';
 import { TestCluster } from '../wire/nodes.js';
 import { changes } from './doctor-report.js';
 import { emq, node, on, stateOf, urlFor } from './emq.js';
@@ -40,16 +40,31 @@ describe.each(WIRES)('on wire %i', (wire) => {
   test('queues and stats: what waits in lanes is counted too', async () => {
     const all = await world(wire);
     await fill(all);
-    await new Jobs(all.connector, 'post').enqueue(1);
-    await new Jobs(all.connector, 'post').pause();
+    const post = new Jobs(all.connector, 'post');
+    const bornAgo = (ms: number): { id: string } => ({
+      id: encodeId('JOB', BigInt(Date.now() - ms - EPOCH_MS) << 22n),
+    });
+    await post.enqueue(1, bornAgo(600_000));
+    await post.pause();
+    await new Lanes(all.connector, 'post').enqueue(TENANT, 1, bornAgo(7_260_000));
+    const [now, hour] = [Date.now(), 3_600_000];
+    await on(all.server, async (redis) => {
+      await redis.zadd('emq:{post}:active', now - hour, id(1), now - 2, id(2), now - 1, id(3), now + hour, id(4));
+      await redis.zadd('emq:{post}:schedule', now - 1, id(5), now + hour, id(6), now + hour, id(7));
+    });
     await all.admin.setLimits({ concurrency: 7, rate: { max: 5, durationMs: 2_000 } });
     const { json } = await all.run('queues', '--json');
-    const none = { active: 0, scheduled: 0, awaitingChildren: 0, dead: 0 };
+    const none = { awaitingChildren: 0, paused: false, lapsed: 0, due: 0 };
     expect(json[0].queues).toEqual([
-      { queue: 'mail', waiting: 5, active: 1, scheduled: 1, awaitingChildren: 0, dead: 2, paused: false },
-      { ...none, queue: 'post', waiting: 1, paused: true },
+      { ...none, queue: 'mail', waiting: 5, active: 1, scheduled: 1, dead: 2, oldestMs: expect.any(Number) },
+      {
+        ...{ ...none, queue: 'post', waiting: 2, active: 4, lapsed: 3, scheduled: 3, due: 1, dead: 0, paused: true },
+        oldestMs: expect.closeTo(7_260_000, -5),
+      },
     ]);
-    expect((await all.run('queues')).stdout).toMatch(/^mail +5 +1 +1 +0 +2\npost +1 +0 +0 +0 +0 +paused\n$/m);
+    const { stdout: list } = await all.run('queues');
+    expect(list).toMatch(/^queue +waiting +oldest +active +lapsed +scheduled +due +with children +dead\n/);
+    expect(list).toMatch(/^mail +5 .* 1 +0 +1 +0 +0 +2\npost +2 +2 h 1 min +4 +3 +3 +1 +0 +0 +paused\n$/m);
     const { stats } = (await all.run('stats', 'mail', '--json')).json[0];
     expect(stats).toMatchObject({
       counts: { pending: 3, active: 1, scheduled: 1, dead: 2, failed: 2, completed: 0 },
@@ -60,8 +75,19 @@ describe.each(WIRES)('on wire %i', (wire) => {
     expect(stats.history.completed).toEqual(Array.from({ length: 60 }, () => null));
     const { stdout } = await all.run('stats', 'mail');
     expect(stdout).toMatch(/in lanes +2 in 1 lane\n/);
-    expect(stdout).toMatch(/active +1 of at most 7\n/);
+    expect(stdout).toMatch(/active +1\n/);
+    expect(stdout).toMatch(/concurrency +7\n/);
     expect(stdout).toMatch(/rate +5 in 2 s\n/);
+    expect(stats.repeats).toEqual({ count: 2, paused: 0, nextInMs: expect.any(Number) });
+    expect(stdout).toMatch(/repeats +2, the next in \d.*\n/);
+    await all.repeats.pause('tick');
+    await all.repeats.pause('nightly');
+    await all.admin.setLimits({ concurrency: null });
+    await all.lanes.setLimit('*', 3);
+    const { stdout: later } = await all.run('stats', 'mail');
+    expect(later).toMatch(/repeats +2, 2 of them paused\n/);
+    expect(later).toMatch(/concurrency +none\n/);
+    expect(later).toMatch(/lanes without own +limit 3, weight 1, rate none\n/);
   });
 
   test('the last hour: each number in its minute', async () => {
@@ -117,9 +143,17 @@ test('jobs and job: pages in both directions, errors, and the payload only when 
   expect(text.stdout).toMatch(/^JOB00000000009 {2}active\n/);
   expect((await all.run('job', 'mail', id(9), '--json', '--payload')).json[0].job.payloadBase64).toBe('/xtB');
   const shown = await all.run('job', 'mail', id(5));
-  expect(shown.stdout).toContain('last error    "x\\x1b[2Jy\\n  at once"');
+  expect(shown.stdout).toContain('  last error\n    x\\x1b[2Jy\n      at once\n  payload');
   expect(shown.stdout).toContain('"log \\x1b[31mline"');
-  expect(shown.stdout).toContain('payload       1 bytes; --payload shows it');
+  expect(shown.stdout).toContain('payload       1 byte; --payload shows it');
+  const lease = async (ms: number): Promise<string> => {
+    await on(all.server, (redis) => redis.zadd('emq:{mail}:active', Date.now() + ms, id(9)));
+    return (await all.run('jobs', 'mail', '--state', 'active')).stdout;
+  };
+  expect(await lease(300_500)).toMatch(/^id .* lease +lane.*\n.* ends in 5 min/);
+  expect(await lease(-15_000)).toMatch(/ lapsed 1[5-9] s ago/);
+  await on(all.server, (redis) => redis.zadd('emq:{mail}:schedule', Date.now() - 90_000, id(4)));
+  expect((await all.run('jobs', 'mail', '--state', 'scheduled')).stdout).toMatch(/ overdue 1 min 3\d s/);
   const none = await all.run('job', 'mail', id(99));
   expect([none.code, none.stderr]).toEqual([1, expect.stringContaining(`has no job ${id(99)}: it has completed`)]);
 }, 30_000);
@@ -141,6 +175,37 @@ test('lanes and repeats: what holds them up', async () => {
   expect(stdout).toMatch(/nightly +0 3 \* \* \* Europe\/Berlin +in \d/);
   expect(stdout).toMatch(/tick +every 1 min 30 s +paused +0 +never/);
 });
+
+test('lanes without their own settings have those of `*`, which are shown though no lane is there', async () => {
+  const all = await world(4);
+  await all.lanes.setLimit('*', 2);
+  await all.lanes.setRate('*', { max: 20 });
+  const { stdout, stderr } = await all.run('lanes', 'mail');
+  expect([stdout, stderr]).toEqual([
+    'queue mail has no lanes\nlanes of queue mail without their own: limit 2, weight 1, rate 20 in 1 s\n',
+    '',
+  ]);
+  // the queue is known by them
+  expect((await all.run('jobs', 'mail')).stderr).toBe('');
+  await all.lanes.enqueue(TENANT, 1);
+  const { json } = await all.run('lanes', 'mail', '--json');
+  const others = { limit: 2, weight: 1, rate: { max: 20, durationMs: 1_000 } };
+  expect(json[0]).toMatchObject({ others, lanes: [{ group: TENANT, limit: 2 }] });
+}, 20_000);
+
+test('of a queue of which nothing is known there are zeros, and a hint', async () => {
+  const all = await world(4);
+  await all.mail.enqueue(1);
+  for (const args of [['stats'], ['jobs'], ['lanes'], ['drain', '--yes']]) {
+    const [command = '', ...rest] = args;
+    const { code, stdout, stderr } = await all.run(command, 'mali', ...rest);
+    expect([command, code, stdout === '', stderr]).toEqual([
+      ...[command, 0, false],
+      'nothing is known of queue mali: is the name right? emq queues lists them\n',
+    ]);
+  }
+  expect(await on(all.server, (redis) => redis.keys('emq:{mali}:*'))).toEqual([]);
+}, 30_000);
 
 test('a queue that cannot be read keeps the others from nobody', async () => {
   const all = await world(4);

@@ -2,8 +2,9 @@
 import { describe, expect, test } from 'vitest';
 import {
   durationMs,
-  isoTime,
+  jobs,
   numberOrNone,
+  pointInTime,
   rateOrNone,
   setting,
   span,
@@ -46,9 +47,14 @@ describe('limits', () => {
 });
 
 test('times', () => {
-  expect(isoTime('2026-05-01T12:00:00Z').getTime()).toBe(Date.UTC(2026, 4, 1, 12));
-  for (const text of ['tomorrow', '5', '', '2026-13-01T00:00:00Z'])
-    expect(() => isoTime(text)).toThrow('2026-05-01T12');
+  const noon = Date.UTC(2026, 4, 1, 12);
+  for (const text of ['2026-05-01T12:00:00Z', '2026-05-01T14:00+02:00', '2026-05-01T12:00:00.000Z', String(noon)])
+    expect(pointInTime(text).getTime(), text).toBe(noon);
+  // without a zone it might be anybody's noon; 1777636800 are seconds
+  const unclear = ['tomorrow', '5', '', '2026-05-01', '2026-05-01T12:00:00', '2026-13-01T00:00:00Z', '1777636800'];
+  for (const text of unclear) {
+    expect(() => pointInTime(text), text).toThrow(/2026-05-01T12:00:00Z .*2026-05-01T14:00:00\+02:00.* 1777636800000/);
+  }
   expect(time(0)).toBe('1970-01-01T00:00:00.000Z');
   expect(time(Infinity)).toBe('Infinity');
 });
@@ -61,9 +67,17 @@ test.each([
   [90_000, '1 min 30 s'],
   [7_260_000, '2 h 1 min'],
   [90_000_000, '1 d 1 h'],
-  [-90_000, '-1 min 30 s'],
 ])('a span of %i ms is %s', (ms, text) => {
   expect(span(ms)).toBe(text);
+});
+
+test('one job is no jobs', () => {
+  expect([0, 1, 2].map((n) => jobs(n, 'waits', 'wait'))).toEqual([
+    '0 jobs that wait',
+    '1 job that waits',
+    '2 jobs that wait',
+  ]);
+  expect(jobs(1)).toBe('1 job');
 });
 
 test('columns: numbers at the right, no blanks at the end', () => {

@@ -157,3 +157,22 @@ test('a queue of which nothing is known is most often a slip: nothing is set unl
   expect((await all.run('pause', 'mali')).code).toBe(0);
   expect(await new Jobs(all.connector, 'mali').claim(LEASE)).toBeNull();
 }, 30_000);
+
+test('a lane of which nothing is known is not paused either, unless --yes is given', async () => {
+  const all = await world(4);
+  await fill(all);
+  const empty = 'TEN00000000003';
+  await all.lanes.setLimit('*', 2);
+  // as `*` has it: its settings alone tell that it is known
+  await all.lanes.setLimit(empty, 2);
+  const before = [await stateOf(all.server), await changes(all.server)];
+  for (const verb of ['pause', 'resume']) {
+    const { code, stderr } = await all.run(verb, 'mail', '--lane', OTHER);
+    expect([code, stderr]).toEqual([1, expect.stringContaining(`nothing is known of lane ${OTHER} of queue mail`)]);
+  }
+  expect([await stateOf(all.server), await changes(all.server)]).toEqual(before);
+  expect(await json(all, 'pause', 'mail', '--lane', OTHER, '--yes')).toMatchObject({ code: 0, outcome: 'paused' });
+  // a pause is known
+  expect(await json(all, 'resume', 'mail', '--lane', OTHER)).toMatchObject({ code: 0, outcome: 'resumed' });
+  expect(await json(all, 'pause', 'mail', '--lane', empty)).toMatchObject({ code: 0, outcome: 'paused' });
+}, 30_000);

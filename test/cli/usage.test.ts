@@ -1,9 +1,11 @@
 /** The command line itself: help, exit codes, errors as text and as JSON, and that no password is ever printed. */
 import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterEach, describe, expect, test, vi } from 'vitest';
-import { scrub } from '../../src/cli/exit.js';
-import { openTerminal, quoted, word, wrap } from '../../src/cli/terminal.js';
-import { emq, node, on, start, stateOf, urlFor } from './emq.js';
+import { EXIT_HELP, scrub } from '../../src/cli/exit.js';
+import { linesOf, openTerminal, quoted, word, wrap } from '../../src/cli/terminal.js';
+import { emq, node, on, ROOT, start, stateOf, urlFor } from './emq.js';
 
 const OPERATING = [
   ...['queues', 'stats', 'jobs', 'job', 'lanes', 'repeats', 'move', 'dedup', 'pause', 'resume', 'limits'],
@@ -17,7 +19,7 @@ test('help lists the commands and what the exit codes mean', async () => {
   const { code, stdout } = await emq('--help');
   expect(code).toBe(0);
   for (const command of COMMANDS) expect(stdout).toContain(`  ${command} `);
-  expect(stdout).toMatch(/Exit codes:\n {2}0 +ok\n {2}1 .+\n {2}2 .+\n {2}3 .+\n {2}4 /);
+  expect(stdout).toMatch(/Exit codes:\n {2}0 +ok.+\n {2}1 .+\n {2}2 .+\n {2}3 .+\n {2}4 /);
 });
 
 test.each(COMMANDS)('%s has help with examples, --json and exit codes', async (command) => {
@@ -27,6 +29,17 @@ test.each(COMMANDS)('%s has help with examples, --json and exit codes', async (c
   expect(stdout).toContain('Examples:\n  ');
   expect(stdout).toContain(`emq ${command}`);
   expect(stdout).toContain('Exit codes:');
+});
+
+test('operating.md words the exit codes as --help does', () => {
+  const codes = [...EXIT_HELP.matchAll(/^ {2}([0-4]) +(.+)$/gm)].map(([, code, text]) => `${code} | ${text}`);
+  const rows = readFileSync(join(ROOT, 'docs', 'operating.md'), 'utf8').replace(/ {2,}/g, ' ');
+  expect(codes).toHaveLength(5);
+  for (const row of codes) expect(rows).toContain(`| ${row} |`);
+});
+
+test('what --error looks for is case-sensitive, and its help says so', async () => {
+  expect((await emq('reprocess', '--help')).stdout.replace(/\s+/g, ' ')).toContain('upper and lower case differ');
 });
 
 test('the version is the package’s', async () => {
@@ -65,7 +78,10 @@ describe('wrong usage ends with 2', () => {
     ['a job to remove that is none', ['remove', 'mail', ID, 'JOB1', '--url', NOWHERE]],
     ['no job to promote', ['promote', 'mail', '--url', NOWHERE]],
     ['no time to reschedule to', ['reschedule', 'mail', ID, '--url', NOWHERE]],
-    ['two times to reschedule to', ['reschedule', 'mail', ID, '--in', '1m', '--at', '2027-01-01', '--url', NOWHERE]],
+    [
+      'two times to reschedule to',
+      ['reschedule', 'mail', ID, '--in', '1m', '--at', '2027-01-01T00:00:00Z', '--url', NOWHERE],
+    ],
     ['a duration without a unit', ['trim', 'mail', '--older', '30', '--url', NOWHERE]],
     ['a lane to drain, and more', ['drain', 'mail', '--lane', ID, '--scheduled', '--url', NOWHERE]],
     ['no lane to move to', ['move', 'mail', ID, '--url', NOWHERE]],
@@ -185,6 +201,10 @@ describe('the terminal', () => {
     expect(quoted('\u202egnp.exe')).toBe('"\\u202egnp.exe"');
     expect(quoted(Buffer.from([0xff, 0x41, 0]))).toBe('"\\xffA\\x00"');
     expect(quoted('abcdef', 4)).toBe('"abc…"');
+    expect(linesOf('Error: a "b"\r\n\tat\x1b[2J c\n')).toEqual(['Error: a "b"', '\\tat\\x1b[2J c']);
+    expect(linesOf(Buffer.from([0xff, 10, 0x41]))).toEqual(['\\xff', 'A']);
+    expect(linesOf('abc\ndef', 6)).toEqual(['abc', 'd…']);
+    expect(linesOf('a\n'.repeat(99)).slice(-2)).toEqual(['a', '… and 49 more lines']);
     expect(word('{"a":1}')).toBe('{"a":1}');
     expect(word('two words')).toBe('"two words"');
     expect(word('')).toBe('""');

@@ -4,8 +4,12 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, beforeEach, describe, expect, expectTypeOf, it, vi } from 'vitest';
 import {
+  Admin,
   DelayError,
   exponential,
+  Lanes,
+  mint,
+  RateLimitError,
   transitions,
   UnrecoverableError,
   type ConsumeOptions,
@@ -130,6 +134,46 @@ describe.each(WIRES)('on wire %i', (wire) => {
       expect(await run({ source: 'lanes' })).toEqual(['in a lane']);
       await putInLane(node, queue, 'in a lane', 'ring');
       expect((await run()).sort()).toEqual(['flat', 'in a lane']);
+    });
+
+    it('waits for the rate of a lane, as it does for that of the queue', async () => {
+      const [mine, group] = [new Lanes(node.connector, queue), mint('TEN')];
+      await mine.setRate(group, { max: 2, durationMs: 100 });
+      for (let n = 0; n < 6; n++) await queue.enqueue(n, { group });
+      expect((await drain(queue, () => 1)).map(({ job }) => job.payload)).toEqual([0, 1, 2, 3, 4, 5]);
+      await node.reset();
+      await new Admin(node.connector, queue.queue).setLimits({ rate: { max: 2, durationMs: 100 } });
+      for (let n = 0; n < 6; n++) await queue.enqueue(n);
+      expect(await drain(queue, () => 1)).toHaveLength(6);
+    });
+
+    it('waits for a lane that backs off', async () => {
+      const { id } = await queue.enqueue('job', { group: mint('TEN') });
+      const outcomes = async (ms: number) => {
+        let calls = 0;
+        const ran = drain(queue, () => (calls++ === 0 ? Promise.reject(new RateLimitError(ms)) : 1), {
+          withinMs: 2_000,
+        });
+        return (await ran).map(({ outcome }) => outcome);
+      };
+      expect(await outcomes(60)).toEqual(['delayed', 'completed']);
+      const { id: later } = await queue.enqueue('job', { group: mint('TEN') });
+      await expect(outcomes(HOUR)).rejects.toMatchObject({ code: 'EMQ_TIMEOUT' });
+      expect([await queue.get(id), (await queue.get(later))?.state]).toEqual([null, 'pending']);
+    });
+
+    it('does not wait for the rate of a lane that is paused besides, at its limit, or empty', async () => {
+      const [paused, full, empty] = await Promise.all(
+        ['paused', 'full', 'empty'].map((payload) => putInLane(node, queue, payload, 'waits')),
+      );
+      const raw = new Redis({ path: node.server.socketPath });
+      const { base } = queue.keys;
+      await raw.sadd(`${base}paused`, paused?.group ?? '');
+      await raw.hset(`${base}glimit`, full?.group ?? '', '2', '*', '9');
+      await raw.hset(`${base}gactive`, full?.group ?? '', '2');
+      await raw.del(`${base}g:${empty?.group}:pending`);
+      raw.disconnect();
+      expect(await drain(queue, () => 1, { withinMs: 2_000 })).toEqual([]);
     });
 
     it('leaves the jobs of others to them', async () => {

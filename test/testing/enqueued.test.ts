@@ -87,16 +87,20 @@ describe.each(WIRES)('on wire %i', (wire) => {
       expect(await enqueued(queue)).toMatchObject([{ state: 'scheduled', payload: { to: 'again' }, attempts: 1 }]);
     });
 
-    it('sees the jobs of lanes: on the ring, paused and at their limit', async () => {
+    it('sees the jobs of lanes: on the ring, paused, at their limit, and such as wait for their rate', async () => {
       const lanes = [];
-      for (const stand of ['ring', 'paused', 'limit'] as const) {
+      for (const stand of ['ring', 'paused', 'limit', 'waits'] as const) {
         lanes.push(await putInLane(node, queue, { to: stand }, stand));
       }
       expect(await enqueued(queue)).toMatchObject([
         { ...lanes[0], payload: { to: 'ring' } },
         { ...lanes[1], payload: { to: 'paused' } },
         { ...lanes[2], payload: { to: 'limit' } },
+        { ...lanes[3], payload: { to: 'waits' } },
       ]);
+      const { group = '' } = lanes[3] ?? {};
+      await assertEnqueued(queue, { group, count: 1 });
+      await expect(assertNotEnqueued(queue, { group })).rejects.toBeInstanceOf(AssertionError);
     });
 
     it('reads payloads by the codec of the queue, and says so when that cannot', async () => {

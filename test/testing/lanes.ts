@@ -6,7 +6,7 @@ import { encodeId, type Keyspace } from '../../src/index.js';
 import type { TestNode } from '../../src/testing/index.js';
 
 /** Where a lane stands: served in its turn, or not at all until something changes. */
-export type Stand = 'ring' | 'paused' | 'limit';
+export type Stand = 'ring' | 'paused' | 'limit' | 'waits';
 
 let numbers = 0n;
 
@@ -26,6 +26,7 @@ export async function putInLane(
   if (stand === 'ring') await raw.rpush(`${base}ring`, group);
   if (stand === 'paused') await raw.sadd(`${base}paused`, group);
   if (stand === 'limit') await raw.hset(`${base}gactive`, group, '1');
+  if (stand === 'waits') await raw.zadd(`${base}gwait`, Date.now() + 3_600_000, group);
   raw.disconnect();
   return { id, group };
 }

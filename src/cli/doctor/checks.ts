@@ -79,7 +79,8 @@ function checkCluster({ cluster, clusterState }: Facts): Finding[] {
     const text = `a node of a cluster that is in state ${quoted(clusterState)}: it may refuse every call`;
     return [bad('cluster', text, 'CLUSTER INFO and CLUSTER SHARDS tell which slots are not served')];
   }
-  const text = 'a node of a cluster: the brand is per queue, in the queue’s own slot; --queue NAME looks at one';
+  const text =
+    'a node of a cluster: the brand is per queue, in the queue’s own slot; --queue NAME looks at one, emq queues lists them';
   return [ok('cluster', text)];
 }
 

@@ -11,7 +11,7 @@ import type { Keyspace } from '../../wire/keyspace.js';
 import type { PlainNode } from '../node.js';
 import { quoted, word } from '../terminal.js';
 import { duration } from './checks.js';
-import { bad, warn, type Finding } from './findings.js';
+import { bad, ok, warn, type Finding } from './findings.js';
 
 export interface Controls {
   /** Keys of another type, which are told of elsewhere. */
@@ -31,8 +31,10 @@ const LANE_HASHES = ['gactive', 'glimit', 'gmax'] as const;
 const MOST_DEAD = 10_000;
 /** So long a job may wait before somebody is missed, ms. */
 const WAITING_MS = 600_000;
-/** So long a repeat may be late, and a rate without a token, ms. */
-const LATE_MS = 60_000;
+/** So long a rate may be without a token, ms. */
+const DRY_MS = 60_000;
+/** So long a repeat may be late, ms: consumers fire within a beat. */
+const LATE_MS = 10_000;
 const PAGE = 1_000;
 const PAGES = 12;
 const SHOWN = 5;
@@ -52,8 +54,9 @@ export async function checkControls(node: PlainNode, keys: Keyspace, look: Contr
     of(['paused'], () => pausedLanes(node, keys)),
     Promise.all(LANE_HASHES.map((name) => of([name], () => brokenLanes(node, keys, name)))).then((all) => all.flat()),
     of(['repeat'], () => repeats(node, keys, look)),
+    of(['repeat'], () => pausedRepeats(node, keys)),
   ]);
-  return [...findings.flat(), ...tooManyDead(keys, look)];
+  return [...findings.flat(), ...theDead(keys, look)];
 }
 
 async function limits(node: PlainNode, keys: Keyspace, look: Controls): Promise<Finding[]> {
@@ -76,11 +79,11 @@ async function limits(node: PlainNode, keys: Keyspace, look: Controls): Promise<
   const findings: Finding[] = [];
   const most = integer(concurrency) ?? 0;
   if (most >= 1 && look.active >= most) {
-    const text = `${look.active} of at most ${most} jobs in flight: those that wait are not claimed until one ends`;
+    const text = `${many(look.active, 'job')} in flight of at most ${most}: those that wait are not claimed until one ends`;
     findings.push(warn('ceiling', text, `emq limits ${keys.queue} --concurrency sets another, none takes it away`));
   }
   const late = nextToken(integer(max) ?? 0, integer(window), integer(textOf(limiter)) ?? 0, look.now) - look.now;
-  if (late > LATE_MS) {
+  if (late > DRY_MS) {
     const why = (integer(max) ?? 0) >= 1 ? 'the rate has no token' : 'a handler told the queue to back off';
     const text = `${why}: the next job is claimed in ${duration(Math.floor(late / 1000))}`;
     const mend = `wait, or DEL ${keys.limiter} to begin with a full rate; emq limits ${keys.queue} shows and sets it`;
@@ -164,8 +167,27 @@ async function repeats(node: PlainNode, keys: Keyspace, { now }: Controls): Prom
   return [warn('repeats', text, mend)];
 }
 
-function tooManyDead({ queue }: Keyspace, { dead }: Controls): Finding[] {
-  if (dead <= MOST_DEAD) return [];
+/** A paused repeat stands at infinity, as does one that has come to its end. */
+async function pausedRepeats(node: PlainNode, keys: Keyspace): Promise<Finding[]> {
+  const reply = await node.ask('ZRANGE', keys.repeat, 'inf', 'inf', 'BYSCORE', 'LIMIT', '0', String(PAGE));
+  const names = (Array.isArray(reply) ? reply : []).map((name) => textOf(name) ?? '');
+  const marks = await Promise.all(
+    names.map(async (name) => node.ask('HEXISTS', `${keys.repeat}:${name}`, 'paused').catch(() => 0)),
+  );
+  const paused = names.filter((_, i) => marks[i] === 1);
+  const [first] = paused;
+  if (first === undefined) return [];
+  const text = `${many(paused.length, 'repeat')} ${paused.length === 1 ? 'is' : 'are'} paused: ${some(paused)}`;
+  return [warn('paused repeats', text, `emq resume ${keys.queue} --repeat ${word(first)} when it is time`)];
+}
+
+function theDead({ queue }: Keyspace, { dead }: Controls): Finding[] {
+  if (dead === 0) return [];
+  if (dead <= MOST_DEAD) {
+    const [are, them, which] = dead === 1 ? ['is', 'it', 'ID'] : ['are', 'them', '--all'];
+    const text = `${many(dead, 'job')} ${are} dead: emq jobs ${queue} --state dead shows ${them}, emq reprocess ${queue} ${which} lets ${them} run again`;
+    return [ok('dead', text)];
+  }
   const text = `${dead} dead jobs are kept: consumers keep ${MOST_DEAD} unless they are told otherwise, so none runs, or deadLetter says more`;
   const mend = `emq jobs ${queue} --state dead shows them, emq reprocess ${queue} --all lets them run again, emq trim ${queue} --keep ${MOST_DEAD} takes out the oldest`;
   return [warn('dead', text, mend)];

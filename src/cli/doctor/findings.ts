@@ -13,6 +13,8 @@ export interface Finding {
   readonly text: string;
   /** How to mend it; for `warn` and `bad` only. */
   readonly mend?: string;
+  /** Whose it is; without, the node's. */
+  readonly queue?: string;
 }
 
 export const ok = (check: string, text: string): Finding => ({ check, level: 'ok', text });

@@ -53,8 +53,9 @@ interface Overdue {
 
 /** Looks into a queue. @param signal ends a wait; then it rejects. @throws EmqError when the connection is lost. */
 export async function checkQueue(node: PlainNode, keys: Keyspace, signal: AbortSignal): Promise<Finding[]> {
+  const { queue } = keys;
   try {
-    return await look(node, keys, signal);
+    return (await look(node, keys, signal)).map((finding) => ({ ...finding, queue }));
   } catch (error) {
     if (!isRefusal(error)) throw error;
     const { code, reason } = error;
@@ -62,7 +63,7 @@ export async function checkQueue(node: PlainNode, keys: Keyspace, signal: AbortS
     if (code === 'MOVED') return [];
     const rights = `grant +type +time +zcard +zcount +zrange +llen +lindex +hexists +hget ${CONTROL_RIGHTS} and %R~${keys.base}*`;
     const mend = code === 'NOPERM' ? rights : 'see first to what the server says';
-    return [warn('queue', `queue ${keys.queue} was not looked into: ${quoted(reason)}`, mend)];
+    return [{ ...warn('queue', `queue ${queue} was not looked into: ${quoted(reason)}`, mend), queue }];
   }
 }
 
@@ -103,24 +104,26 @@ async function look(node: PlainNode, keys: Keyspace, signal: AbortSignal): Promi
     checkFlows(node, keys, { wrong, now, signal }),
   ]);
 
-  const findings: Finding[] = [...wrong].map(([name, type]) => {
-    const text = `${keys.base}${name} is a ${type} and must be a ${TYPES[name]}: every call that needs it is refused (WRONGTYPE)`;
-    return bad('types', text, 'find out who wrote it, and RENAME it to a name outside the queue');
-  });
   const waiting =
     held === 0 ? '' : `; ${held} flow parent${held === 1 ? ' waits for its' : 's wait for their'} children`;
   const ready = lanes === 0 ? '' : `; ${lanes} lane${lanes === 1 ? '' : 's'} with jobs to claim`;
   const counts = `${pending} pending, ${active} active, ${scheduled} scheduled, ${dead} dead${waiting}${ready}`;
-  findings.push(ok('queue', `queue ${keys.queue}: ${counts}`));
+  const findings = [ok('queue', `queue ${keys.queue}: ${counts}`)];
+  for (const [name, type] of wrong) {
+    const text = `${keys.base}${name} is a ${type} and must be a ${TYPES[name]}: every call that needs it is refused (WRONGTYPE)`;
+    findings.push(bad('types', text, 'find out who wrote it, and RENAME it to a name outside the queue'));
+  }
   if (paused > 0)
     findings.push(warn('paused', 'the queue is paused: no job is claimed', `emq resume ${keys.queue} when it is time`));
   if (lapsed.count > 0) {
-    const text = `${lapsed.count} of ${active} leases have lapsed${lapsed.ago}: nobody sweeps, or too seldom`;
-    findings.push(warn('leases', text, 'call stalledCheck() (or reap()) on a timer in one process at least'));
+    const text = `${lapsed.count} of ${active} leases ${lapsed.count === 1 ? 'has' : 'have'} lapsed${lapsed.ago}: nobody sweeps, or too seldom`;
+    const mend = `start a consumer of queue ${keys.queue}: it recovers them; in code, call reap() or stalledCheck() on a timer`;
+    findings.push(warn('leases', text, mend));
   }
   if (due.count > 0) {
-    const text = `${due.count} of ${scheduled} scheduled jobs are due${due.ago}: nobody promotes, or too seldom`;
-    findings.push(warn('schedule', text, 'call promote() on a timer in one process at least'));
+    const text = `${due.count} of ${scheduled} scheduled jobs ${due.count === 1 ? 'is' : 'are'} due${due.ago}: nobody promotes, or too seldom`;
+    const mend = `start a consumer of queue ${keys.queue}: it promotes them; in code, call promote() on a timer`;
+    findings.push(warn('schedule', text, mend));
   }
   const controls = await checkControls(node, keys, { wrong, now, pending, active, dead, lanes });
   return [...findings, ...controls, ...flows];

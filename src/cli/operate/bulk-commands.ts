@@ -7,13 +7,14 @@
 import type { Command } from 'commander';
 
 import { Lanes } from '../../queue/lanes.js';
-import { transitions } from '../../wire/transitions.js';
 import { inputError } from '../../wire/errors.js';
 import { checkGroup } from '../../wire/keyspace.js';
 import { CliError, EXIT, scrub, type ExitCode } from '../exit.js';
 import { wholeNumber, type Run } from '../program.js';
 import { confirm } from './confirm.js';
+import { countUntil } from './heads.js';
 import { runsOn, serverNow } from './history.js';
+import { demandQueue, hintUnknown } from './known.js';
 import { addOperation, consentOptions, type Consent, type Work } from './operation.js';
 import { addReprocess } from './reprocess-command.js';
 import { adminOf, type Session } from './session.js';
@@ -87,9 +88,9 @@ Examples:
     usage: 'obliterate <queue>',
     about: 'take a whole queue away: jobs, lanes, limits, repeats, counters',
     examples: `
-The queue must be paused. With --force jobs in flight go too: their handlers run on, and their settles find nothing. What
-its jobs have to say to flow parents in other queues is delivered first; with --force what cannot be is thrown away. A queue
-that somebody adds to or consumes is there again.
+The queue must be paused, always. With --force jobs in flight go too: their handlers run on, and their settles find nothing.
+What its jobs have to say to flow parents in other queues is delivered first; with --force what cannot be is thrown away. A
+queue that somebody adds to or consumes is there again. --dry-run also tells what stands in the way, and then ends with 1.
 
 Examples:
   emq obliterate mail --dry-run --url valkey://127.0.0.1:6379
@@ -108,7 +109,7 @@ async function drain(queue: string, { session, options, terminal }: Work<DrainOp
   let what: string;
   if (lane !== undefined) {
     total = await single.depth(lane);
-    what = `${jobs(total)} that wait in lane ${lane} of queue ${queue}`;
+    what = `${jobs(total, 'waits', 'wait')} in lane ${lane} of queue ${queue}`;
   } else {
     const stats = await admin.stats();
     const parts = [
@@ -117,11 +118,11 @@ async function drain(queue: string, { session, options, terminal }: Work<DrainOp
       ...(scheduled ? [`${stats.counts.scheduled} scheduled`] : []),
     ];
     total = stats.counts.pending + (lanes ? stats.lanes.waiting : 0) + (scheduled ? stats.counts.scheduled : 0);
-    what = `${jobs(total)} that wait in queue ${queue} (${parts.join(', ')})`;
+    what = `${jobs(total, 'waits', 'wait')} in queue ${queue} (${parts.join(', ')})`;
   }
   const plan = { lane: lane ?? null, scheduled, lanes, jobs: total };
-  if (total === 0) return nothing(queue, session, plan, terminal, `queue ${queue}: no such job waits`);
-  if (!(await confirm(terminal, { text: `takes out ${what}; their payloads are lost` }, options))) {
+  if (total === 0) return nothing(queue, { session, terminal }, plan, `queue ${queue}: no such job waits`);
+  if (!(await confirm(terminal, { text: `takes out ${what}; payloads are lost` }, options))) {
     return dry(queue, session, plan, terminal);
   }
   const { removed, kept } = lane === undefined ? await admin.drain({ scheduled, lanes }) : await single.drain(lane);
@@ -138,31 +139,22 @@ async function trim(queue: string, { session, options, terminal }: Work<TrimOpti
   ];
   const total = Math.max(old, surplus);
   const plan = { olderThanMs: older ?? null, keep: keep ?? null, jobs: total, dead };
-  if (total === 0) return nothing(queue, session, plan, terminal, `queue ${queue}: none of ${dead} dead jobs is to go`);
+  if (total === 0)
+    return nothing(queue, { session, terminal }, plan, `queue ${queue}: none of ${dead} dead jobs is to go`);
   const which = [
     ...(older === undefined ? [] : [`died ${span(older)} ago or longer`]),
-    ...(keep === undefined ? [] : [`are not among the latest ${keep}`]),
+    ...(keep === undefined ? [] : [`${total === 1 ? 'is' : 'are'} not among the latest ${keep}`]),
   ];
-  const text = `takes out ${total} of ${dead} dead jobs of queue ${queue}, which ${which.join(' or ')}; their payloads and errors are lost`;
+  const text = `takes out ${total} of ${dead} dead jobs of queue ${queue}, which ${which.join(' or ')}; payloads and errors are lost`;
   if (!(await confirm(terminal, { text }, options))) return dry(queue, session, plan, terminal);
   const bounds = { ...(older === undefined ? {} : { olderThanMs: older }), ...(keep === undefined ? {} : { keep }) };
   const { removed, kept } = await admin.trimDead(bounds);
   return gone(queue, { session, terminal }, plan, removed, kept);
 }
 
-/** How many of the dead died so long ago: they stand in the order of their deaths, and their number is found by halves. */
 async function diedBefore(session: Session, queue: string, dead: number, ageMs: number): Promise<number> {
   const runs = runsOn(session, queue);
-  const until = (await serverNow(runs)) - ageMs;
-  let [known, most] = [0, dead];
-  while (known < most) {
-    const middle = Math.floor((known + most) / 2);
-    const page = { state: 'dead', order: 'asc', offset: middle, limit: 1, scores: true } as const;
-    const [, score] = await runs.run(transitions.browse, page);
-    if (score !== undefined && Number(score) <= until) known = middle + 1;
-    else most = middle;
-  }
-  return known;
+  return countUntil(runs, { state: 'dead', total: dead, until: (await serverNow(runs)) - ageMs });
 }
 
 async function obliterate(queue: string, { session, options, terminal }: Work<ObliterateOptions>): Promise<ExitCode> {
@@ -171,23 +163,34 @@ async function obliterate(queue: string, { session, options, terminal }: Work<Ob
   const { counts, lanes, paused } = await admin.stats();
   const left = ['pending', 'active', 'scheduled', 'dead', 'awaiting_children'] as const;
   const total = left.reduce((sum, state) => sum + counts[state], lanes.waiting);
-  if (!paused) {
-    const text = `queue ${queue} is not paused: emq pause ${queue} first, so that nobody claims meanwhile`;
-    throw new CliError(EXIT.notInOrder, 'EMQSTATE', text);
-  }
-  if (!force && counts.active > 0) {
-    const text = `${jobs(counts.active)} of queue ${queue} ${counts.active === 1 ? 'is' : 'are'} in flight: wait until they are settled, or give --force`;
-    throw new CliError(EXIT.notInOrder, 'EMQSTATE', text);
-  }
+  if (!paused && total === 0) await demandQueue(session, queue);
+  const obstacles = [
+    ...(paused ? [] : [`queue ${queue} is not paused: emq pause ${queue} first, so that nobody claims meanwhile`]),
+    ...(force || counts.active === 0 ? [] : [inFlight(queue, counts.active)]),
+  ];
   const parts = left.map((state) => `${counts[state]} ${state.replace('_', ' ')}`);
   const text = `takes away queue ${queue} on ${session.where}: ${jobs(total)} (${parts.join(', ')}, ${lanes.waiting} in lanes), its lanes, limits, repeats and counters`;
   const plan = { force, jobs: total };
-  if (!(await confirm(terminal, { text, word: queue }, options))) return dry(queue, session, plan, terminal);
+  if (obstacles.length > 0 && !options.dryRun) throw new CliError(EXIT.notInOrder, 'EMQSTATE', obstacles.join('; '));
+  if (!(await confirm(terminal, { text, word: queue }, options))) {
+    for (const obstacle of obstacles) terminal.print(`in the way: ${obstacle}`);
+    terminal.emit({ where: session.where, queue, dryRun: true, plan, obstacles });
+    return obstacles.length === 0 ? EXIT.ok : EXIT.notInOrder;
+  }
   const { delivered } = await admin.obliterate({ force });
   terminal.emit({ where: session.where, queue, dryRun: false, plan, obliterated: true, delivered });
-  const told = delivered === 0 ? '' : `; ${delivered} letters to flow parents in other queues were delivered first`;
+  const letters =
+    delivered === 1
+      ? '1 letter to a flow parent in another queue was'
+      : `${delivered} letters to flow parents in other queues were`;
+  const told = delivered === 0 ? '' : `; ${letters} delivered first`;
   terminal.print(`queue ${queue} is gone${told}`);
   return EXIT.ok;
+}
+
+function inFlight(queue: string, active: number): string {
+  const [are, they] = active === 1 ? ['is', 'it is'] : ['are', 'they are'];
+  return `${jobs(active)} of queue ${queue} ${are} in flight: wait until ${they} settled, or give --force`;
 }
 
 type Where = Pick<Work<object>, 'session' | 'terminal'>;
@@ -197,15 +200,19 @@ function dry(queue: string, { where }: Session, plan: object, terminal: Where['t
   return EXIT.ok;
 }
 
-function nothing(queue: string, { where }: Session, plan: object, terminal: Where['terminal'], text: string): ExitCode {
-  terminal.emit({ where, queue, dryRun: false, plan, removed: 0, kept: 0 });
+async function nothing(queue: string, { session, terminal }: Where, plan: object, text: string): Promise<ExitCode> {
+  terminal.emit({ where: session.where, queue, dryRun: false, plan, removed: 0, kept: 0 });
   terminal.print(text);
+  await hintUnknown(queue, { session, terminal });
   return EXIT.ok;
 }
 
 function gone(queue: string, { session, terminal }: Where, plan: object, removed: number, kept: number): ExitCode {
   terminal.emit({ where: session.where, queue, dryRun: false, plan, removed, kept });
-  const locked = kept === 0 ? '' : `; ${kept} stay, since a worker has locked them`;
+  const locked =
+    kept === 0
+      ? ''
+      : `; ${kept === 1 ? '1 stays' : `${kept} stay`}, since a worker has locked ${kept === 1 ? 'it' : 'them'}`;
   terminal.print(`queue ${queue}: ${jobs(removed)} taken out${locked}`);
   return EXIT.ok;
 }

@@ -14,7 +14,7 @@ import type { Run } from '../program.js';
 import { confirm } from './confirm.js';
 import { addOperation, consentOptions, type Consent, type Work } from './operation.js';
 import { adminOf } from './session.js';
-import { durationMs, isoTime, jobs, time } from './words.js';
+import { durationMs, jobs, pointInTime, time } from './words.js';
 
 interface ReschedulingOptions {
   readonly in?: number;
@@ -49,7 +49,7 @@ Examples:
     options: (command) =>
       command
         .option('--in <duration>', "from now on the server's clock: 500ms, 30s, 10m, 2h, 7d", durationMs)
-        .option('--at <time>', 'a time: 2026-05-01T12:00:00Z', isoTime),
+        .option('--at <time>', 'a time with its zone: 2026-05-01T12:00:00Z, ...+02:00; or Unix ms', pointInTime),
     check: (words, options) => {
       checkIds(words);
       if ((options.in === undefined) === (options.at === undefined)) {
@@ -97,7 +97,8 @@ Examples:
       if (there.length > 0) {
         const list = there.slice(0, 20).map(({ id, state }) => `${id} (${state})`);
         const more = there.length > list.length ? ` and ${there.length - list.length} more` : '';
-        const text = `removes ${jobs(there.length)} of queue ${queue} with all that belongs to them: ${list.join(', ')}${more}`;
+        const them = there.length === 1 ? 'it' : 'them';
+        const text = `removes ${jobs(there.length)} of queue ${queue} with all that belongs to ${them}: ${list.join(', ')}${more}`;
         if (!(await confirm(terminal, { text }, options))) {
           terminal.emit({ where: session.where, queue, dryRun: true, jobs: found });
           return EXIT.ok;

@@ -14,6 +14,9 @@ import { EXIT, scrub } from '../exit.js';
 import type { Run } from '../program.js';
 import { word } from '../terminal.js';
 import { confirm } from './confirm.js';
+import { runsOn } from './history.js';
+import { hintUnknown } from './known.js';
+import { areSet, nameOfLane, readSettings, settingsText } from './lane-settings.js';
 import { addOperation, consentOptions, type Consent } from './operation.js';
 import { noJob } from './read-commands.js';
 import { adminOf } from './session.js';
@@ -24,7 +27,8 @@ export function addLaneCommands(program: Command, run: Run): void {
     usage: 'lanes <queue>',
     about: 'list the lanes of a queue: what waits, what runs, what holds them up',
     examples: `
-A lane is ready, empty, paused, at its limit, or waits for its rate or a back-off.
+A lane is ready, empty, paused, at its limit, or waits for its rate or a back-off. Shown are the settings that hold for it, its
+own or those of '*', which are told of behind the lanes; in JSON they are "others".
 
 Examples:
   emq lanes mail --url valkey://127.0.0.1:6379
@@ -34,8 +38,11 @@ Examples:
       const found: LaneState[] = [];
       for await (const lane of adminOf(session, queue).lanes({ configured: options.all === true })) found.push(lane);
       found.sort((a, b) => (a.group < b.group ? -1 : 1));
-      terminal.emit({ where: session.where, queue, lanes: found });
+      const { nextTokenMs: _no, ...others } = await readSettings(runsOn(session, queue), '*');
+      terminal.emit({ where: session.where, queue, lanes: found, others });
       terminal.print(found.length === 0 ? `queue ${queue} has no lanes` : drawLanes(found).join('\n'));
+      if (areSet(others)) terminal.print(`${nameOfLane(queue, '*')}: ${settingsText(others)}`);
+      else if (found.length === 0) await hintUnknown(queue, { session, terminal });
       return EXIT.ok;
     },
   });
@@ -53,6 +60,7 @@ Examples:
       for await (const one of adminOf(session, queue).repeats.list()) found.push(one);
       terminal.emit({ where: session.where, queue, repeats: found.map(repeatJson) });
       terminal.print(found.length === 0 ? `queue ${queue} has no repeats` : drawRepeats(found).join('\n'));
+      if (found.length === 0) await hintUnknown(queue, { session, terminal });
       return EXIT.ok;
     },
   });

@@ -8,11 +8,11 @@ import type { Command } from 'commander';
 import { Lanes } from '../../queue/lanes.js';
 import { inputError } from '../../wire/errors.js';
 import { checkGroup, checkRepeatName } from '../../wire/keyspace.js';
-import { transitions } from '../../wire/transitions.js';
 import { CliError, EXIT, scrub, type ExitCode } from '../exit.js';
 import type { Run } from '../program.js';
 import { runsOn } from './history.js';
-import { demandKnown } from './known.js';
+import { demandKnown, demandLane, hintUnknown } from './known.js';
+import { nameOfLane, readSettings, settingsText } from './lane-settings.js';
 import { addOperation, type Work } from './operation.js';
 import { adminOf, type Session } from './session.js';
 import { numberOrNone, rateOrNone, rateText, setting, span, type None, type RateWords } from './words.js';
@@ -32,7 +32,7 @@ interface LimitsOptions {
   readonly yes?: true;
 }
 
-const UNKNOWN = 'also for a queue of which nothing is known yet';
+const UNKNOWN = 'also for a queue or lane of which nothing is known yet';
 
 export function addLimitCommands(program: Command, run: Run): void {
   for (const verb of ['pause', 'resume'] as const) addSwitch(program, run, verb);
@@ -55,7 +55,7 @@ Examples:
         .option('--rate <rate>', 'so many in so many ms (100/1000, 100/1s, 5/10m), or none', rateOrNone)
         .option('--limit <n>', 'with --lane: jobs of the lane in flight at once, or none', numberOrNone)
         .option('--weight <n>', 'with --lane: how many jobs it gives in its turn, or none', numberOrNone)
-        .option('--yes', UNKNOWN),
+        .option('--yes', 'also for a queue of which nothing is known yet'),
     check: (_words, { lane, concurrency, limit, weight }) => {
       if (lane !== undefined && lane !== '*') checkGroup(scrub(lane));
       if (lane !== undefined && concurrency !== undefined) {
@@ -96,6 +96,7 @@ Examples:
     act: async (queue, { session, options, terminal }) => {
       const { lane, repeat, yes } = options;
       if (repeat === undefined) await demandKnown(session, queue, yes);
+      if (lane !== undefined) await demandLane(session, queue, lane, yes);
       const outcome = await turn(session, queue, verb, options);
       const what = lane !== undefined ? `lane ${lane} of ` : repeat !== undefined ? `repeat ${repeat} of ` : '';
       if (outcome === 'gone') {
@@ -123,12 +124,13 @@ async function turn(
 }
 
 async function limits(queue: string, work: Work<LimitsOptions>): Promise<ExitCode> {
-  const { session, options } = work;
+  const { session, options, terminal } = work;
   const { lane, yes } = options;
   const [concurrency, limit, weight] = [options.concurrency, options.limit, options.weight].map(setting);
   const rate = setting(options.rate);
   const given = [concurrency, rate, limit, weight].some((value) => value !== undefined);
   if (given) await demandKnown(session, queue, yes);
+  else await hintUnknown(queue, { session, terminal });
   if (lane === undefined) {
     const admin = adminOf(session, queue);
     if (given) {
@@ -165,14 +167,9 @@ async function showLane(
   changed: boolean,
   { session, terminal }: Work<LimitsOptions>,
 ): Promise<ExitCode> {
-  // also for `*`, which is no lane
-  const [info] = await runsOn(session, queue).run(transitions.laneInfo, { groups: [lane] });
-  const { limit = 0, weight = 1, max = 0, durationMs = 0, nextTokenMs = 0 } = info ?? {};
-  const rate = max > 0 ? { max, durationMs } : null;
-  const found = { limit: limit > 0 ? limit : null, weight, rate, nextTokenMs };
+  const found = await readSettings(runsOn(session, queue), lane);
   terminal.emit({ where: session.where, queue, lane, changed, limits: found });
-  const token = nextTokenMs > 0 ? `, its next job in ${span(nextTokenMs)}` : '';
-  const what = lane === '*' ? `lanes of queue ${queue} without their own` : `lane ${lane} of queue ${queue}`;
-  terminal.print(`${what}: limit ${found.limit ?? 'none'}, weight ${weight}, rate ${rateText(rate)}${token}`);
+  const token = found.nextTokenMs > 0 ? `, its next job in ${span(found.nextTokenMs)}` : '';
+  terminal.print(`${nameOfLane(queue, lane)}: ${settingsText(found)}${token}`);
   return EXIT.ok;
 }

@@ -14,7 +14,9 @@ import { checkGroup, checkId } from '../../wire/keyspace.js';
 import type { PlaceName } from '../../wire/transitions.js';
 import { CliError, EXIT, scrub } from '../exit.js';
 import { wholeNumber, type Run } from '../program.js';
-import { quoted, word } from '../terminal.js';
+import { linesOf, quoted, word } from '../terminal.js';
+import { runsOn, serverNow } from './history.js';
+import { hintUnknown } from './known.js';
 import { addOperation } from './operation.js';
 import { adminOf } from './session.js';
 import { span, table, time } from './words.js';
@@ -59,10 +61,15 @@ Examples:
       const { state, lane, offset, limit, asc } = options;
       const order: Order = asc ? 'asc' : 'desc';
       const page = { state, order, offset, limit, ...(lane === undefined ? {} : { lane }) };
-      const found = await adminOf(session, queue).jobs(page);
+      const [found, now] = await Promise.all([
+        adminOf(session, queue).jobs(page),
+        // not this machine's clock: leases and times are the server's
+        serverNow(runsOn(session, queue)),
+      ]);
       terminal.emit({ where: session.where, queue, state, lane: lane ?? null, offset, jobs: found.map(listedJson) });
       if (found.length === 0) terminal.print(`no ${state} job${offset === 0 ? '' : ` from place ${offset} on`}`);
-      else terminal.print(drawJobs(found, state).join('\n'));
+      else terminal.print(drawJobs(found, state, now).join('\n'));
+      if (found.length === 0) await hintUnknown(queue, { session, terminal });
       if (found.length === limit) terminal.note(`perhaps more: --offset ${offset + limit}`);
       return EXIT.ok;
     },
@@ -113,17 +120,18 @@ function listedJson(job: ListedJob): object {
 
 const WHEN: Readonly<Record<PlaceName, string>> = {
   pending: 'age',
-  active: 'lease ends in',
-  scheduled: 'due in',
+  active: 'lease',
+  scheduled: 'due',
   dead: 'died ago',
   awaiting_children: 'since',
 };
 
-function drawJobs(found: readonly ListedJob[], state: PlaceName): string[] {
-  const now = Date.now();
+function drawJobs(found: readonly ListedJob[], state: PlaceName, now: number): string[] {
   const when = ({ id, score }: ListedJob): string => {
     if (state === 'pending') return ageOf(id, now);
-    return span(state === 'active' || state === 'scheduled' ? score - now : now - score);
+    if (state === 'active') return score > now ? `ends in ${span(score - now)}` : `lapsed ${span(now - score)} ago`;
+    if (state === 'scheduled') return score > now ? `in ${span(score - now)}` : `overdue ${span(now - score)}`;
+    return span(Math.max(0, now - score));
   };
   const rows = found.map((job) => {
     const { name } = readOpts(job.fields.get('opts') ?? null);
@@ -179,13 +187,21 @@ function drawJob(details: JobDetails, payload: boolean): string[] {
     ...when('lane', row.group === undefined ? undefined : word(row.group)),
     ...when('dedup id', field('dedup')),
     ...when('parent', field('parent')),
-    ...(isParent ? [line('flow', `${flow.open} children open: emq flow ${id} shows them`)] : []),
+    ...(isParent ? [line('flow', `${flow.open} open: emq flow ${id} shows its children`)] : []),
     ...when('progress', row.progress === undefined ? undefined : quoted(row.progress)),
-    ...when('last error', row.lastError === undefined ? undefined : quoted(row.lastError)),
-    line('payload', `${row.bytes.length} bytes${payload ? '' : '; --payload shows it'}`),
+    ...(row.lastError === undefined ? [] : drawError(row.lastError)),
+    line(
+      'payload',
+      `${row.bytes.length} byte${row.bytes.length === 1 ? '' : 's'}${payload ? '' : '; --payload shows it'}`,
+    ),
     ...(payload ? [`    ${quoted(row.bytes, LONGEST_PAYLOAD)}`] : []),
     ...(logs.length === 0 ? [] : [line('logs', `the last ${logs.length}`), ...logs.map((log) => `    ${quoted(log)}`)]),
   ];
+}
+
+/** As it was thrown, stack and all, further in than what this command has to say. */
+function drawError(error: Buffer): string[] {
+  return ['  last error', ...linesOf(error).map((line) => `    ${line}`)];
 }
 
 function firstLine(error: Buffer): string {

@@ -15,6 +15,7 @@ import { wholeNumber, type Run } from '../program.js';
 import { confirm } from './confirm.js';
 import { runsOn, serverNow } from './history.js';
 import { outcomesOf } from './job-commands.js';
+import { hintUnknown } from './known.js';
 import { addOperation, consentOptions, type Consent, type Work } from './operation.js';
 import { adminOf, type Session } from './session.js';
 import { durationMs, jobs } from './words.js';
@@ -46,7 +47,7 @@ Examples:
       consentOptions(
         command
           .option('--all', 'all of the dead that fit')
-          .option('--error <text>', 'with --all: whose last error has this text in it')
+          .option('--error <text>', 'with --all: whose last error has this text in it; upper and lower case differ')
           .option('--name <name>', 'with --all: of this name')
           .option('--lane <group>', 'with --all: of this lane')
           .option('--older <duration>', 'with --all: that died at least so long ago', durationMs)
@@ -101,6 +102,7 @@ async function all(queue: string, { session, options, terminal }: Work<Reprocess
   if (total === 0) {
     terminal.emit({ where: session.where, queue, dryRun: false, plan, reprocessed: 0 });
     terminal.print(`queue ${queue}: none of ${dead} dead jobs fits`);
+    await hintUnknown(queue, { session, terminal });
     return EXIT.ok;
   }
   const text = `lets ${total} of ${dead} dead jobs of queue ${queue} run again${total < fit ? ` (${fit} fit)` : ''}`;

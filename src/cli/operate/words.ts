@@ -8,6 +8,7 @@ import { InvalidArgumentError } from 'commander';
 
 const UNITS = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
 const LONGEST_MS = 2 ** 52;
+const ZONED = /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)$/i;
 
 /** `500ms`, `30s`, `10m`, `2h` or `7d` in ms. @throws InvalidArgumentError */
 export function durationMs(text: string): number {
@@ -48,16 +49,18 @@ export function rateOrNone(text: string): RateWords | None {
   return { max: Number(max), durationMs: /^\d+$/.test(window) ? Number(window) : durationMs(window) };
 }
 
-/** A time such as 2026-05-01T12:00:00Z. @throws InvalidArgumentError */
-export function isoTime(text: string): Date {
-  const time = new Date(text);
-  if (/^\d{4}-\d\d-\d\d/.test(text) && !Number.isNaN(time.getTime())) return time;
-  throw new InvalidArgumentError('A time is written as 2026-05-01T12:00:00Z; without a zone it is the local one.');
+/** A time that is the same everywhere: ISO with a zone, or Unix ms. @throws InvalidArgumentError */
+export function pointInTime(text: string): Date {
+  // so many digits that seconds are not taken for ms
+  const time = new Date(/^\d{12,15}$/.test(text) ? Number(text) : ZONED.test(text) ? text : NaN);
+  if (!Number.isNaN(time.getTime())) return time;
+  throw new InvalidArgumentError(
+    'A time is written as 2026-05-01T12:00:00Z (or with another zone: 2026-05-01T14:00:00+02:00), or in Unix ms: 1777636800000.',
+  );
 }
 
-/** About how long, in the two largest units that matter. */
+/** About how long, in the two largest units that matter; not for less than nothing. */
 export function span(ms: number): string {
-  if (ms < 0) return `-${span(-ms)}`;
   if (ms < 1_000) return `${Math.round(ms)} ms`;
   const seconds = Math.floor(ms / 1_000);
   if (seconds < 60) return `${seconds} s`;
@@ -74,9 +77,10 @@ export function time(ms: number): string {
   return Math.abs(ms) <= 8.64e15 ? new Date(ms).toISOString() : String(ms);
 }
 
-/** `1 job`, `2 jobs`. */
-export function jobs(n: number): string {
-  return `${n} job${n === 1 ? '' : 's'}`;
+/** `1 job`, `2 jobs`; with the verb in its two forms `1 job that waits`, `2 jobs that wait`. */
+export function jobs(n: number, one?: string, many?: string): string {
+  const verb = n === 1 ? one : many;
+  return `${n} job${n === 1 ? '' : 's'}${verb === undefined ? '' : ` that ${verb}`}`;
 }
 
 export function rateText(rate: RateWords | null): string {

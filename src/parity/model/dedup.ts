@@ -77,7 +77,8 @@ const admission: Rule = (g, [row = '', b = ''], args) => {
   admit(g, row, time === undefined ? 'pending' : 'scheduled', payload, priority, opts);
   if (group !== '') g.hset(row, { group });
   if (claim !== undefined) {
-    g.hset(row, { dedup: claim.id, ...(claim.keep ? { dedup_keep: '1' } : {}) });
+    const ttl = claim.ttl > 0 ? { dedup_ttl: p.digits(claim.ttl) } : {};
+    g.hset(row, { dedup: claim.id, ...ttl, ...(claim.keep ? { dedup_keep: '1' } : {}) });
     g.set(`${b}de:${claim.id}`, id, claim.ttl > 0 && g.now + claim.ttl);
   }
   if (time === undefined) {

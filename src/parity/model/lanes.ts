@@ -27,8 +27,12 @@ const laneSet: Rule = (g, [b = ''], [group = '', ...words]) => {
   else {
     const key = t.limiterOf(b, group);
     const spent = g.get(key) !== undefined;
-    changeRate(g, key, () => t.readableRate(g, b, group), change);
-    t.mend(g, b, group, spent);
+    const had = t.readableRate(g, b, group) !== undefined;
+    const until = changeRate(g, key, () => t.readableRate(g, b, group), change);
+    // without a rate nobody reads a lane's bucket: what waits then waits in gwait
+    if (!had && until !== undefined) g.del(key);
+    if (t.readableRate(g, b, group) === undefined && until !== undefined) g.del(key);
+    t.mend(g, b, group, spent, had ? until : undefined);
   }
   return 1;
 };

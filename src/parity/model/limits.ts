@@ -123,26 +123,43 @@ export function setting(g: Ground, key: Bytes, field: Bytes, value: Bytes | unde
   else if (value !== undefined) g.hset(key, { [field]: value });
 }
 
-/** What was spent by one rate stays spent by another. Called with the old one, before it changes. */
-export function carry(g: Ground, key: Bytes, old: Rate | undefined): (rate: Rate | undefined) => void {
+/**
+ * What was spent by one rate stays spent by another, and a back-off goes on: a bucket whose first token is more than one step
+ * away, or without a rate a limiter that is later than NOW. Called with the old rate, before it changes; the second call
+ * answers until when a back-off goes on, Unix ms.
+ */
+export function carry(g: Ground, key: Bytes, old: Rate | undefined): (rate: Rate | undefined) => number | undefined {
   const now = 1000 * g.now;
-  const full = Math.max(now, integer(g.get(key) ?? '') ?? 0);
+  const held = integer(g.get(key) ?? '') ?? 0;
+  const full = Math.max(now, held);
   const missing = old === undefined ? 0 : Math.ceil((full - now) / old.step);
+  const first = old === undefined ? held : full - old.step * (old.max - 1);
+  const backsOff = first > now + (old?.step ?? 0);
   return (rate) => {
+    if (backsOff) {
+      fill(g, key, first + (rate === undefined ? 0 : rate.step * (rate.max - 1)));
+      return Math.ceil(first / 1000);
+    }
     if (rate === undefined || missing < 1) g.del(key);
     else fill(g, key, now + Math.min(missing, rate.max) * rate.step);
+    return undefined;
   };
 }
 
 const sameRate = (a: Rate | undefined, c: Rate | undefined): boolean => a?.max === c?.max && a?.window === c?.window;
 
-/** Changes the rate of a bucket by `change`. */
-export function changeRate(g: Ground, key: Bytes, read: () => Rate | undefined, change: () => void): void {
+/** Changes the rate of a bucket by `change`; answers until when a back-off goes on, Unix ms. */
+export function changeRate(
+  g: Ground,
+  key: Bytes,
+  read: () => Rate | undefined,
+  change: () => void,
+): number | undefined {
   const old = read();
   const carried = carry(g, key, old);
   change();
   const rate = read();
-  if (!sameRate(old, rate)) carried(rate);
+  return sameRate(old, rate) ? undefined : carried(rate);
 }
 
 const consult: Rule = (g, [meta = '', active = '', key = '']) => {

@@ -5,7 +5,7 @@
  */
 import type { Bytes } from '../keyspace-dump.js';
 import type { Ground } from './ground.js';
-import { Refused } from './ground.js';
+import { integer, Refused } from './ground.js';
 import { dependencies, order, policyOf, tell } from './kin.js';
 import { room } from './limits.js';
 import * as p from './procedures.js';
@@ -109,9 +109,16 @@ const reprocess: Rule = (g, [row = '', dead = '', pending = ''], [id = '', b = '
   declared(g, [dead, pending], [row]);
   if (!g.exists(row)) return -1;
   if (g.zscore(dead, id) === undefined) throw new Refused('EMQSTATE not dead');
+  const credit = p.digits(p.counter(g.hget(row, 'attempts')));
+  const dedup = g.hget(row, 'dedup');
+  if (dedup !== undefined) {
+    const owner = g.get(`${b}de:${dedup}`);
+    if (owner !== undefined && owner !== id) throw new Refused('EMQSTATE dedup id taken');
+    const ttl = integer(g.hget(row, 'dedup_ttl') ?? '') ?? 0;
+    g.set(`${b}de:${dedup}`, id, ttl > 0 && g.now + ttl);
+  }
   g.zrem(dead, id);
   g.hdel(row, 'last_error', 'stalled');
-  const credit = p.digits(p.counter(g.hget(row, 'attempts')));
   if (dependencies(g, row) >= 1) {
     g.hset(row, { state: 'awaiting_children', credit });
     g.zadd(`${b}flow:held`, g.now, id);

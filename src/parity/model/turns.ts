@@ -130,6 +130,14 @@ export class Turns {
     this.#g.keep(`${this.#b}ring`, (_group, at) => at > 0);
   }
 
+  /** How many jobs of the lane could be claimed now. */
+  gives(group: Bytes): number {
+    const { active, limit } = lane(this.#g, this.#b, group);
+    const rate = laneRate(this.#g, this.#b, group);
+    const paid = rate === undefined ? Infinity : tokens(this.#g, limiterOf(this.#b, group), rate);
+    return Math.min(this.#g.zrange(laneOf(this.#b, group)).length, (limit ?? Infinity) - active, paid);
+  }
+
   /** The head goes to the end unserved. */
   passOver(group: Bytes): void {
     if (this.#group === group) this.#group = undefined;
@@ -225,13 +233,14 @@ export function depart(g: Ground, b: Bytes, id: Bytes, place: Bytes, group: Byte
   unring(g, b, group);
 }
 
-/** MEND(g); `spent`: the limiter was there before the step. */
-export function mend(g: Ground, b: Bytes, group: Bytes, spent: boolean): void {
+/** MEND(g); `spent`: the limiter was there before the step; `backsOff`: until when a lane waits whose rate has gone. */
+export function mend(g: Ground, b: Bytes, group: Bytes, spent: boolean, backsOff?: number): void {
   const gwait = `${b}gwait`;
   const rate = readableRate(g, b, group);
   const key = limiterOf(b, group);
   if (spent && g.zscore(gwait, group) !== undefined) {
-    if (rate === undefined || tokens(g, key, rate) > 0) g.zrem(gwait, group);
+    if (rate === undefined && backsOff !== undefined) g.zadd(gwait, backsOff, group);
+    else if (rate === undefined || tokens(g, key, rate) > 0) g.zrem(gwait, group);
     else g.zadd(gwait, nextToken(g, key, rate), group);
   }
   if (!servable(g, b, group)) offRing(g, b, group);

@@ -6,7 +6,7 @@
 import type { Bytes } from '../keyspace-dump.js';
 import { Ground, integer, Refused, type ModelReply } from './ground.js';
 import { tell } from './kin.js';
-import { allowance, fill, limiter, nextToken, pay, queueRate, room, tokens } from './limits.js';
+import { allowance, fill, limiter, nextToken, own, pay, queueRate, rateOf, room, tokens } from './limits.js';
 import * as p from './procedures.js';
 import { at, declared, type Rule } from './rule.js';
 import * as t from './turns.js';
@@ -63,7 +63,7 @@ const takeBatch: Rule = (g, [pending = '', ring = '', active = '', b = ''], args
   if (source !== 'flat' && source !== 'lanes') throw new Refused('ERR source must be flat or lanes');
   declared(g, [pending, active], [], [ring]);
   const left = allowance(g, b);
-  if (left < 1) return [];
+  if (left < least) return [];
   const jobs: ModelReply[] = [];
   let more = false;
   let tired = false;
@@ -89,7 +89,7 @@ const takeBatch: Rule = (g, [pending = '', ring = '', active = '', b = ''], args
   } else {
     const turns = new t.Turns(g, b);
     let group = turns.next();
-    for (let over = 1; group !== undefined && g.zrange(t.laneOf(b, group)).length < least; over += 1) {
+    for (let over = 1; group !== undefined && turns.gives(group) < least; over += 1) {
       turns.passOver(group);
       group = over < PASSED_OVER && !turns.around ? turns.next() : undefined;
     }
@@ -170,7 +170,14 @@ const backOff: Rule = (g, [active = '', pending = '', row = ''], args) => {
     const gwait = `${b}gwait`;
     t.servable(g, b, group);
     t.offRing(g, b, group);
-    g.zadd(gwait, Math.max(until, g.zscore(gwait, group) ?? 0), group);
+    let waits = Math.max(until, g.zscore(gwait, group) ?? 0);
+    const pace = rateOf(own(g, `${b}gmax`, group), own(g, `${b}gduration`, group));
+    if (pace !== undefined) {
+      const bucket = t.limiterOf(b, group);
+      fill(g, bucket, Math.max(limiter(g, bucket), 1000 * g.now, 1000 * waits + pace.step * (pace.max - 1)));
+      waits = Math.max(waits, nextToken(g, bucket, pace));
+    }
+    g.zadd(gwait, waits, group);
     wake();
     return 1;
   }

@@ -5,6 +5,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { partition, readVerdicts, type Said } from '../../../src/worker/batch-verdicts.js';
 import { BatchWindow } from '../../../src/worker/batch-window.js';
+import { RingRound } from '../../../src/worker/ring-round.js';
 
 /** What was said of `a`, as text. */
 function say(returned: unknown): string {
@@ -173,5 +174,70 @@ describe('the window', () => {
     // one more has come meanwhile: it has its own time
     window.claimed(1_002, 1, true, 1);
     expect([window.least(1_002), window.restMs(1_002)]).toEqual([10, 1_000]);
+  });
+
+  it('of lanes: full batches of others do not put it off', () => {
+    const window = new BatchWindow(10, 1_000, true);
+    window.claimed(0, 10, true, 1);
+    for (let now = 100; now < 1_000; now += 100) window.claimed(now, 10, true, 2);
+    expect([window.least(999), window.restMs(999)]).toEqual([10, 1]);
+    expect(window.least(1_000)).toBe(1);
+    // the busy lane is first in turn, the other one is still owed its batch
+    window.claimed(1_000, 1, true, 2);
+    window.claimed(1_001, 1, true, 2);
+    expect(window.least(1_001)).toBe(1);
+    window.claimed(1_002, 1, true, 2);
+    expect([window.least(1_002), window.restMs(1_002)]).toEqual([10, 1_000]);
+  });
+});
+
+describe('a round of the ring', () => {
+  /** How many claims follow the first. */
+  function claims(round: RingRound): number {
+    let count = 0;
+    while (round.goesOn()) count++;
+    return count;
+  }
+
+  it.each([
+    [0, 0],
+    [64, 0],
+    [65, 1],
+    [128, 1],
+    [129, 2],
+    [10_000, 156],
+  ])('of %i lanes is the first claim and %i more', (lanes, more) => {
+    const round = new RingRound();
+    expect(round.begins(0, lanes)).toBe(more > 0);
+    expect(round.underWay).toBe(more > 0);
+    expect(claims(round)).toBe(more);
+    round.ends(1, false);
+    expect(round.underWay).toBe(false);
+  });
+
+  it('that found nothing is followed by a rest, and by another round only when somebody asked', () => {
+    const round = new RingRound();
+    round.begins(100, 100);
+    round.ends(110, false);
+    expect(round.restMs(110)).toBeUndefined();
+    expect(round.begins(120, 100)).toBe(false);
+    expect(round.restMs(120)).toBe(20);
+    expect(round.begins(140, 100)).toBe(true);
+    // who asks during a round
+    round.asked();
+    expect(round.restMs(145)).toBeUndefined();
+    round.ends(150, false);
+    expect(round.restMs(150)).toBe(30);
+    expect(round.begins(180, 100)).toBe(true);
+    expect(round.restMs(180)).toBeUndefined();
+  });
+
+  it('that found a batch owes nothing', () => {
+    const round = new RingRound();
+    round.begins(100, 100);
+    round.asked();
+    round.ends(110, true);
+    expect(round.restMs(110)).toBeUndefined();
+    expect(round.begins(111, 100)).toBe(true);
   });
 });

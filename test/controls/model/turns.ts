@@ -116,10 +116,16 @@ export function take(model: Model, [, count, source]: readonly string[]): Answer
   return jobs;
 }
 
+/** How many jobs of the lane could be claimed now. */
+function gives(model: Model, group: string): number {
+  const limit = model.own('limit', group) ?? Infinity;
+  return Math.min(model.waiting(group).length, limit - model.active(group), model.tokens(group));
+}
+
 export function takeBatch(model: Model, [, sizeText, minText, source]: readonly string[]): Answer {
   const allowed = model.allowance();
-  if (allowed < 1) return [];
   const [size, min] = [Number(sizeText), Number(minText)];
+  if (allowed < min) return [];
   const most = Math.min(size, allowed);
   if (source === 'flat') {
     const flat = model.waiting();
@@ -129,7 +135,7 @@ export function takeBatch(model: Model, [, sizeText, minText, source]: readonly 
   const walk = new Walk(model);
   const jobs: Answer[] = [];
   let group = walk.head();
-  for (let over = 1; group !== undefined && model.waiting(group).length < min; over += 1) {
+  for (let over = 1; group !== undefined && gives(model, group) < min; over += 1) {
     walk.passOver(group);
     group = over < PASSED_OVER && walk.fresh > 0 ? walk.head() : undefined;
   }

@@ -127,7 +127,10 @@ const obliterate: Cases = {
       dead: 'zset',
       'flow:held': 'zset',
     });
-    const places = touch(n, { ring: 'list', paused: 'set', gactive: 'hash', gwait: 'zset', glimit: 'hash' });
+    const places = touch(n, {
+      ...{ ring: 'list', paused: 'set', gactive: 'hash' },
+      ...{ gwait: 'zset', glimit: 'hash', gmax: 'hash' },
+    });
     return [
       {
         name: 'jobs, one of them at work',
@@ -164,7 +167,7 @@ const obliterate: Cases = {
         setup: [paused(n), cmd('HSET', `${n.b}metrics:completed`, 'count', '1')],
         ...obliterateCall(n),
         touches: { ...sets, ...places, [`${n.b}flow:outbox`]: 'list' },
-        untyped: ['wake', 'limiter', 'gweight', 'gmax', 'gduration', 'metrics:rolled'].map((name) => n.b + name),
+        untyped: ['wake', 'limiter', 'gweight', 'gduration', 'metrics:rolled'].map((name) => n.b + name),
       },
     ];
   },

@@ -247,9 +247,23 @@ const reprocess: Cases = {
         touches: { ...own, ...laneTouches(n) },
         counters: [claims, ...laneCounters(n)],
       },
+      {
+        name: 'a dead job that had a dedup id',
+        setup: dead(n, { dedup: 'd', dedup_ttl: '60000' }),
+        ...reprocessCall(n),
+        touches: { ...own, [`${n.b}de:d`]: 'string' },
+        counters: [claims],
+        strings: [count],
+      },
     ];
   },
   refusals: (n) => [
+    {
+      name: 'a dead job whose dedup id another has',
+      setup: [...dead(n, { dedup: 'd' }), cmd('SET', `${n.b}de:d`, n.other)],
+      ...reprocessCall(n),
+      text: 'EMQSTATE dedup id taken',
+    },
     { name: 'a job that waits', setup: pending(n), ...reprocessCall(n), text: 'EMQSTATE not dead' },
     { name: 'an active job', setup: active(n, { last_error: 'x' }), ...reprocessCall(n), text: 'EMQSTATE not dead' },
   ],
