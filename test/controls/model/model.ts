@@ -159,8 +159,16 @@ export class Model {
     return source !== 'flat' && this.ring.some((group) => this.servable(group) && this.tokens(group) >= 1);
   }
 
-  /** What a change of a rate leaves missing: what was spent stays spent. */
+  /** Until when nothing is claimed though no rate holds it; undefined: nobody backs off. */
+  backsOff(missing: number, rate: Rate | undefined): number | undefined {
+    const first = rate === undefined ? missing : missing - rate.step * (rate.max - 1);
+    return first > (rate?.step ?? 0) ? first : undefined;
+  }
+
+  /** What a change of a rate leaves missing: what was spent stays spent, and a back-off goes on. */
   refilled(missing: number, was: Rate | undefined, is: Rate | undefined): number {
+    const first = this.backsOff(missing, was);
+    if (first !== undefined) return first + (is === undefined ? 0 : is.step * (is.max - 1));
     if (was === undefined || is === undefined) return 0;
     return Math.min(is.max, Math.ceil(missing / was.step)) * is.step;
   }

@@ -84,7 +84,13 @@ function backOff(model: Model, [id = '', token = '', ms, scope]: readonly string
   job.due = undefined;
   if (scope === 'own' && job.group !== undefined) {
     const was = model.waits.get(job.group);
-    model.waits.set(job.group, { hours: Math.max(hours, was !== undefined && 'hours' in was ? was.hours : 0) });
+    let until = Math.max(hours, was !== undefined && 'hours' in was ? was.hours : 0);
+    const pace = model.rateOf(job.group);
+    if (pace !== undefined) {
+      model.setMissing(job.group, Math.max(model.missingOf(job.group), until + pace.step * (pace.max - 1)));
+      until = Math.max(until, model.nextToken(job.group));
+    }
+    model.waits.set(job.group, { hours: until });
     model.offRing(job.group);
     return 1;
   }
@@ -150,7 +156,9 @@ function* pairs(args: readonly string[], from: number): Generator<[string, numbe
 function newRate(model: Model, name: string, was: Rate | undefined): void {
   const is = model.rateOf(name);
   if (was?.max === is?.max && was?.step === is?.step) return;
-  model.setMissing(name, model.refilled(model.missingOf(name), was, is));
+  // a lane without a rate waits in gwait alone
+  const lost = name !== '' && (was === undefined || is === undefined);
+  model.setMissing(name, lost ? 0 : model.refilled(model.missingOf(name), was, is));
 }
 
 function setLimits(model: Model, args: readonly string[]): Answer {
@@ -164,11 +172,15 @@ function setLimits(model: Model, args: readonly string[]): Answer {
   return 1;
 }
 
-/** MEND. `spent`: a lane that waits and has not spent a token was told to back off, and goes on waiting. */
-function mend(model: Model, name: string, spent = model.missing.has(name)): void {
+/**
+ * MEND. `spent`: a lane that waits and has not spent a token was told to back off, and goes on waiting; `backsOff`: until when
+ * one does whose rate has gone.
+ */
+function mend(model: Model, name: string, spent = model.missing.has(name), backsOff?: number): void {
   if (model.waits.has(name) && spent) {
     model.waits.delete(name);
     if (model.tokens(name) < 1) model.waits.set(name, { hours: model.nextToken(name) });
+    else if (model.rateOf(name) === undefined && backsOff !== undefined) model.waits.set(name, { hours: backsOff });
   }
   if (!model.servable(name)) model.offRing(name);
   model.putOnRing(name);
@@ -178,6 +190,7 @@ function laneSet(model: Model, args: readonly string[]): Answer {
   const [name = ''] = args;
   const was = model.rateOf(name);
   const spent = model.missing.has(name);
+  const backsOff = was === undefined ? undefined : model.backsOff(model.missingOf(name), was);
   for (const [setting, value] of pairs(args, 1)) {
     const hash = model.settings[setting as Setting];
     if (value === undefined) hash.delete(name);
@@ -185,7 +198,7 @@ function laneSet(model: Model, args: readonly string[]): Answer {
   }
   if (name === '*') return 1;
   newRate(model, name, was);
-  mend(model, name, spent);
+  mend(model, name, spent, backsOff);
   return 1;
 }
 
