@@ -105,7 +105,8 @@ export class Lanes<T = unknown, Input = T> {
   }
 
   /**
-   * Claims up to `size` jobs of one lane on one deadline: of the first in turn that holds `min` (1 by default) or more.
+   * Claims up to `size` jobs of one lane on one deadline: of the first in turn that holds `min` (1 by default) or
+   * more and may give them.
    * Never more than the lane's limit and rate allow; an empty array where there is no such lane.
    */
   async claimBatch(options: { leaseMs: number; size: number; min?: number }): Promise<TakenJob<T>[]> {
