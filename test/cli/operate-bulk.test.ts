@@ -6,7 +6,7 @@ import { once } from 'node:events';
 import { describe, expect, test, vi } from 'vitest';
 import { changes } from './doctor-report.js';
 import { client, emq, finish, on, start, stateOf } from './emq.js';
-import { fill, id, kill, onTerminal, TENANT, WIRES, world, type World } from './operate-world.js';
+import { fill, id, kill, LEASE, onTerminal, TENANT, WIRES, world, type World } from './operate-world.js';
 
 const DESTROYERS: readonly (readonly [string[], string])[] = [
   [['drain', 'mail'], 'takes out 5 jobs that wait in queue mail (3 in no lane, 2 in lanes)'],
@@ -107,6 +107,18 @@ describe.each(WIRES)('with --yes, on wire %i', (wire) => {
     expect(await all.mail.browse('dead', { order: 'asc' })).toEqual([3, 5, 6].map(id));
     const none = await all.run('reprocess', 'mail', '--all', '--older', '1d', '--yes');
     expect([none.code, none.stdout]).toEqual([0, 'queue mail: none of 3 dead jobs fits\n']);
+    // its event is being processed again already
+    const dedup = { id: 'event', mode: 'replace' } as const;
+    const dead = await all.mail.enqueue(1, { dedup, priority: 0 });
+    for (let job = await all.mail.claim(LEASE); job !== null; job = await all.mail.claim(LEASE)) {
+      if (job.id === dead.id) await all.mail.fail(job, { delayMs: 0, maxAttempts: 1, error: 'twice' });
+    }
+    await all.mail.enqueue(1, { dedup });
+    const held = await all.run('reprocess', 'mail', '--all', '--error', 'twice', '--yes');
+    expect(held.stdout.split('\n')[1]).toMatch(
+      /^1 job stays dead: another job has the dedup id; emq dedup mail ID --free/,
+    );
+    await all.mail.remove(dead.id);
     expect((await all.run('reprocess', 'mail', '--all', '--yes', '--json')).json).toMatchObject([{ reprocessed: 3 }]);
     for (const args of [[], ['--all', id(3)], [id(3), '--name', 'odd'], ['--name', 'odd']]) {
       expect((await all.run('reprocess', 'mail', ...args)).code, args.join(' ')).toBe(2);

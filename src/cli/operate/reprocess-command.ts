@@ -100,7 +100,7 @@ async function all(queue: string, { session, options, terminal }: Work<Reprocess
   const total = Math.min(fit, max);
   const plan = { jobs: total, fit, dead };
   if (total === 0) {
-    terminal.emit({ where: session.where, queue, dryRun: false, plan, reprocessed: 0 });
+    terminal.emit({ where: session.where, queue, dryRun: false, plan, reprocessed: 0, held: 0 });
     terminal.print(`queue ${queue}: none of ${dead} dead jobs fits`);
     await hintUnknown(queue, { session, terminal });
     return EXIT.ok;
@@ -111,9 +111,14 @@ async function all(queue: string, { session, options, terminal }: Work<Reprocess
     return EXIT.ok;
   }
   const limit = max === Infinity ? {} : { limit: max };
-  const { reprocessed } = await admin.reprocessAll({ filter, ...limit });
-  terminal.emit({ where: session.where, queue, dryRun: false, plan, reprocessed });
+  const { reprocessed, held } = await admin.reprocessAll({ filter, ...limit });
+  terminal.emit({ where: session.where, queue, dryRun: false, plan, reprocessed, held });
   terminal.print(`queue ${queue}: ${jobs(reprocessed)} will be tried again`);
+  if (held > 0) {
+    terminal.print(
+      `${jobs(held)} stay${held === 1 ? 's' : ''} dead: another job has the dedup id; emq dedup ${queue} ID --free lets it go`,
+    );
+  }
   return EXIT.ok;
 }
 
