@@ -52,10 +52,10 @@ describe.each(EXECUTORS)('reprocessAll on %s', (_executor, wire) => {
 
   it('without a filter: all of them; they wait again as new ones do', async () => {
     const ids = await die([{}, { error: 'x' }]);
-    expect(await every()).toEqual({ reprocessed: 2, looked: 2 });
+    expect(await every()).toEqual({ reprocessed: 2, held: 0, looked: 2 });
     expect(await dead()).toEqual([]);
     expect(await jobs.get(ids[0] ?? '')).toMatchObject({ state: 'pending', attempts: 1, credit: 1 });
-    expect(await stage.unchanged(() => every())).toEqual({ reprocessed: 0, looked: 0 });
+    expect(await stage.unchanged(() => every())).toEqual({ reprocessed: 0, held: 0, looked: 0 });
   });
 
   it('by a part of the error, an expression, the name, the lane, or all of these', async () => {
@@ -93,7 +93,11 @@ describe.each(EXECUTORS)('reprocessAll on %s', (_executor, wire) => {
   it('by the time of death', async () => {
     const now = await stage.now();
     const ids = await die([{ at: now - 50 * MINUTE }, { at: now - 30 * MINUTE }, { at: now - 10 * MINUTE }]);
-    expect(await every({ olderThanMs: 20 * MINUTE, newerThanMs: 40 * MINUTE })).toEqual({ reprocessed: 1, looked: 3 });
+    expect(await every({ olderThanMs: 20 * MINUTE, newerThanMs: 40 * MINUTE })).toEqual({
+      reprocessed: 1,
+      held: 0,
+      looked: 3,
+    });
     expect(await dead()).toEqual([ids[0], ids[2]]);
     expect(await every({ newerThanMs: 20 * MINUTE })).toMatchObject({ reprocessed: 1 });
     expect(await every({ olderThanMs: 20 * MINUTE })).toMatchObject({ reprocessed: 1 });
@@ -104,15 +108,15 @@ describe.each(EXECUTORS)('reprocessAll on %s', (_executor, wire) => {
     const fitting = ids.filter((_, i) => i % 3 === 0);
     expect(await every({ error: 'yes' }, 40)).toMatchObject({ reprocessed: 40 });
     expect((await dead()).filter((id) => fitting.includes(id))).toEqual(fitting.slice(40));
-    expect(await every({ error: 'yes' })).toEqual({ reprocessed: 70, looked: 290 });
+    expect(await every({ error: 'yes' })).toEqual({ reprocessed: 70, held: 0, looked: 290 });
     expect(await dead()).toEqual(ids.filter((_, i) => i % 3 !== 0));
-    expect(await stage.unchanged(() => every({ error: 'yes' }))).toEqual({ reprocessed: 0, looked: 220 });
+    expect(await stage.unchanged(() => every({ error: 'yes' }))).toEqual({ reprocessed: 0, held: 0, looked: 220 });
   });
 
   it('passes by an id without a row', async () => {
     await stage.raw.zadd(jobs.keys.dead, 1, mint());
     const [id] = await die([{}]);
-    expect(await every()).toEqual({ reprocessed: 1, looked: 2 });
+    expect(await every()).toEqual({ reprocessed: 1, held: 0, looked: 2 });
     expect(await jobs.state(id ?? '')).toBe('pending');
   });
 
@@ -154,7 +158,7 @@ describe.each(EXECUTORS)('reprocessAll on %s', (_executor, wire) => {
         late = [...again.map(({ id }) => id), mint()];
         await stage.raw.zadd(jobs.keys.dead, (await stage.now()) + MINUTE, late[5] ?? '');
       });
-      expect(await busy.reprocessAll()).toEqual({ reprocessed: 150, looked: 150 });
+      expect(await busy.reprocessAll()).toEqual({ reprocessed: 150, held: 0, looked: 150 });
       expect((await dead()).sort()).toEqual(late.sort());
     });
 
@@ -168,7 +172,7 @@ describe.each(EXECUTORS)('reprocessAll on %s', (_executor, wire) => {
     it('one that somebody else brings back first is not counted', async () => {
       const ids = await die([{}, {}]);
       const busy = meanwhile('get', () => admin.reprocess(ids[1] ?? ''));
-      expect(await busy.reprocessAll()).toEqual({ reprocessed: 1, looked: 2 });
+      expect(await busy.reprocessAll()).toEqual({ reprocessed: 1, held: 0, looked: 2 });
       expect(await dead()).toEqual([]);
     });
   });
