@@ -123,11 +123,11 @@ const history: Rule = (g, [data = '', b = ''], [first = '', count = '']) => {
 
 const SETS = ['active', 'pending', 'schedule', 'dead', 'flow:held'];
 /** Where lanes that hold a job are found. */
-const PLACES = ['ring', 'paused', 'gactive', 'gwait', 'glimit'];
+const PLACES = ['ring', 'paused', 'gactive', 'gwait', 'glimit', 'gmax'];
 
 /** The other keys of a queue that have a name of their own. */
 const NAMED = [
-  ...[...PLACES, 'wake', 'gweight', 'gmax', 'gduration', 'limiter', 'flow:outbox'],
+  ...[...PLACES, 'wake', 'gweight', 'gduration', 'limiter', 'flow:outbox'],
   ...['metrics:completed', 'metrics:failed', 'metrics:completed:data', 'metrics:failed:data', 'metrics:rolled'],
   'meta',
 ];
