@@ -125,7 +125,12 @@ const sweep: Act = async (play, draw) => {
     case 1:
       return play.call(t.reap, { limit });
     case 2:
-      return play.call(t.reapGroup, { group, limit, offset: draw.below(3) });
+      // most of the time a lane that has something lapsed, and often no more than is looked at
+      return play.call(t.reapGroup, {
+        group: (draw.chance(60) ? play.model.due('active')[0]?.group : undefined) ?? group,
+        limit: draw.chance(40) ? 1 : limit,
+        offset: draw.pick([0, 0, 1, 2]),
+      });
     case 3:
     case 4:
       return play.call(t.stalledCheck, { limit, maxStalled: 1 + draw.below(3) });
