@@ -1,5 +1,5 @@
 /**
- * Sets the checkout up and runs one suite: `node scripts/test.mjs quick|worker|flows|controls|parity|ci [vitest's own arguments]`.
+ * Sets the checkout up and runs one suite: `node scripts/test.mjs quick|worker|flows|controls|parity|trust|ci|long [vitest's own arguments]`.
  *
  * Invariants: the last line is `N passed, N failed`, counted in test cases; the exit code is 0 only when a test ran and
  * none failed. With `EMQ_COUNT_FILE` set, the counts are appended to that file as one line of JSON.
@@ -10,14 +10,21 @@ import { CountReporter } from './count-reporter.mjs';
 import { report, setup } from './setup.mjs';
 
 const CI_TESTS = 'test/**/*.ci.test.ts';
-const all = (...folders) => ({ include: folders.map((folder) => `test/${folder}/**/*.test.ts`), exclude: [] });
+/** Rounds without an end in sight: in no other suite. */
+const LONG_TESTS = 'test/**/*.long.test.ts';
+const all = (...folders) => ({
+  include: folders.map((folder) => `test/${folder}/**/*.test.ts`),
+  exclude: [LONG_TESTS],
+});
 const SUITES = {
-  quick: { include: ['test/**/*.test.ts'], exclude: [CI_TESTS] },
+  quick: { include: ['test/**/*.test.ts'], exclude: [CI_TESTS, LONG_TESTS] },
   worker: all('worker', 'queue', 'bus', 'telemetry', 'metrics', 'testing', 'examples'),
   flows: all('flows'),
   controls: all('controls'),
   parity: all('parity', 'conformance', 'access'),
+  trust: all('faults', 'cluster', 'fuzz', 'module', 'versions', 'fleets', 'access', 'audit'),
   ci: { include: [CI_TESTS], exclude: [] },
+  long: { include: [LONG_TESTS], exclude: [] },
 };
 
 const [suite, ...rest] = process.argv.slice(2);

@@ -55,11 +55,13 @@ const dedup: Plant = (s) => {
   if (ids.length === 0) return [];
   const id = s.rng.pick(ids);
   const name = s.rng.pick(DEDUPS);
-  const ttl = s.rng.chance(60) ? ['PXAT', String(s.now + 9_000_000)] : [];
-  const keep = ttl.length > 0 && s.rng.chance(40) ? ['dedup_keep', '1'] : [];
+  const lapses = s.rng.chance(60);
+  // As an admission leaves it: an id that is kept has a time, by which a reprocess takes it anew.
+  const time = lapses ? ['dedup_ttl', '9000000'] : [];
+  const keep = lapses && s.rng.chance(40) ? ['dedup_keep', '1'] : [];
   return [
-    command('HSET', `${s.base}job:${id}`, 'dedup', name, ...keep),
-    command('SET', `${s.base}de:${name}`, id, ...ttl),
+    command('HSET', `${s.base}job:${id}`, 'dedup', name, ...time, ...keep),
+    command('SET', `${s.base}de:${name}`, id, ...(lapses ? ['PXAT', String(s.now + 9_000_000)] : [])),
   ];
 };
 
