@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- claim_batch: up to size waiting flat jobs become active on one deadline.
+-- claim_batch: up to size waiting flat jobs become active on one deadline. Native twin: EMQ.CLAIM.BATCH.
 -- KEYS 1 pending, 2 active, 3 the base emq:{q}:   ARGV 1 lease ms, 2 size
 -- Reply [[id, payload, attempts]...], first first; empty when paused, at a limit, or when nothing waits. Ghosts are
 -- dropped and do not count. Refuses ERR lease, ERR size. Cost O(size + ghosts) times log N.

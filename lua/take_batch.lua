@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- take_batch: up to size waiting jobs of one source become active on one deadline, if at least min of them wait and
--- may be claimed now.
+-- may be claimed now. Native twin: EMQ.TAKE.BATCH.
 -- KEYS 1 pending, 2 ring, 3 active, 4 the base emq:{q}:   ARGV 1 lease ms, 2 size, 3 min, 4 `flat` or `lanes`
 -- Reply as take. `lanes`: all of one lane, the first in turn that has min jobs to give by its ceiling and its rate;
 -- lanes with fewer go to the end of the ring, 64 of them at most. A lane's weight does not count. Refuses ERR lease,

@@ -11,8 +11,9 @@ typedef struct Refusals {
 } Refusals;
 
 static unsigned long long calls[CMD_COUNT];
-static const char *const call_fields[CMD_COUNT] = {"calls_claim",    "calls_take", "calls_release",
-                                                   "calls_complete", "calls_fail", "calls_stalled_check"};
+static const char *const call_fields[CMD_COUNT] = {"calls_claim",      "calls_claim_batch",  "calls_take",
+                                                   "calls_take_batch", "calls_release",      "calls_complete",
+                                                   "calls_fail",       "calls_stalled_check"};
 /* The last one takes what is none of the others. */
 static Refusals refusals[] = {{"EMQSTALE", 0}, {"EMQSTATE", 0}, {"EMQWIRE", 0}, {"WRONGTYPE", 0},
                               {"NOPERM", 0},   {"TRYAGAIN", 0}, {"ERR", 0}};

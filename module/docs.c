@@ -43,6 +43,23 @@ static ValkeyModuleCommandArg take_args[] = {INTEGER("numkeys", "4"),
                                              INTEGER("count", "How many jobs, at least 1"),
                                              STRING("source", "flat, lanes or both"),
                                              END};
+static ValkeyModuleCommandArg claim_batch_args[] = {INTEGER("numkeys", "3"),
+                                                    KEY("pending", "emq:{q}:pending"),
+                                                    KEY("active", "emq:{q}:active"),
+                                                    KEY("base", "emq:{q}:"),
+                                                    INTEGER("lease", "How long the leases last, ms, at least 1"),
+                                                    INTEGER("size", "How many jobs, at least 1"),
+                                                    END};
+static ValkeyModuleCommandArg take_batch_args[] = {INTEGER("numkeys", "4"),
+                                                   KEY("pending", "emq:{q}:pending"),
+                                                   KEY("ring", "emq:{q}:ring"),
+                                                   KEY("active", "emq:{q}:active"),
+                                                   KEY("base", "emq:{q}:"),
+                                                   INTEGER("lease", "How long the leases last, ms, at least 1"),
+                                                   INTEGER("size", "How many jobs at most, at least 1"),
+                                                   INTEGER("min", "How many jobs at least, else none"),
+                                                   STRING("source", "flat or lanes"),
+                                                   END};
 static ValkeyModuleCommandArg release_args[] = {
     INTEGER("numkeys", "3"),           KEY("active", "emq:{q}:active"),
     KEY("pending", "emq:{q}:pending"), KEY("row", "emq:{q}:job:<id>"),
@@ -85,6 +102,11 @@ typedef struct CommandDoc {
 
 static const CommandDoc commands[] = {
     {"emq.claim", command_claim, "Claims the first waiting job of a queue under a lease.", "O(log(N))", claim_args},
+    {"emq.claim.batch", command_claim_batch, "Claims waiting flat jobs of a queue under one lease.",
+     "O(M*log(N)) with M jobs and ids without a row", claim_batch_args},
+    {"emq.take.batch", command_take_batch,
+     "Claims a batch of waiting jobs, flat ones or those of one lane, under one lease.",
+     "O(M*log(N)) with M jobs, ids without a row and lanes that are passed", take_batch_args},
     {"emq.take", command_take, "Claims waiting jobs of a queue, flat ones and those of lanes in turn, under one lease.",
      "O(M*log(N)) with M jobs, ids without a row and lanes that leave the ring", take_args},
     {"emq.release", command_release, "Hands a claimed job back untried.",

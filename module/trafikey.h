@@ -20,7 +20,17 @@
 typedef ValkeyModuleString Str;
 typedef ValkeyModuleKey Key;
 
-typedef enum { CMD_CLAIM, CMD_TAKE, CMD_RELEASE, CMD_COMPLETE, CMD_FAIL, CMD_STALLED_CHECK, CMD_COUNT } CommandId;
+typedef enum {
+    CMD_CLAIM,
+    CMD_CLAIM_BATCH,
+    CMD_TAKE,
+    CMD_TAKE_BATCH,
+    CMD_RELEASE,
+    CMD_COMPLETE,
+    CMD_FAIL,
+    CMD_STALLED_CHECK,
+    CMD_COUNT
+} CommandId;
 
 typedef struct Call {
     ValkeyModuleCtx *ctx;
@@ -251,8 +261,12 @@ void source_use(Source *source);
 bool walk_begin(Call *c, Walk *walk);
 /* The lane whose turn it is, NULL when none can be served. False for a refusal. */
 bool walk_turn(Call *c, Walk *walk, Lane **lane);
-/* The lane at the head has given a job. */
-void walk_served(Walk *walk, Lane *lane);
+/* A job of the lane spends a token of its rate. */
+void walk_paid(Walk *walk, Lane *lane);
+/* The lane at the head has given a job; `over`: its turn ends with it, whatever its weight. */
+void walk_served(Walk *walk, Lane *lane, bool over);
+/* The lane at the head goes to the end of the ring unserved. */
+void walk_passed_over(Walk *walk, Lane *lane);
 /* Where the walk ends, the last look: the caller may write what it will change. */
 bool walk_end(Call *c, Walk *walk);
 /* Who waits for a token, and the tokens that were spent. */
@@ -306,6 +320,42 @@ void wake_push(Call *c, Wake *wake, long long wakes);
 /* Whether id at score comes before all others in schedule. */
 bool wake_earliest(Key *schedule, const Str *id, long long score);
 
+/* ---- taking.c: claims of many jobs ---------------------------------------------------------------------------------- */
+
+typedef struct Job {
+    Str *id, *row_name, *payload, *group, *opts;
+    long long attempts, credit;
+} Job;
+
+typedef struct Taking {
+    Str *pending_name, *active_name;
+    Key *pending, *active;
+    bool plain; /* only id, payload and attempts: no lane is looked at */
+    long long deadline;
+    Allowance allowance;
+    Source flat; /* without a key when only lanes are served */
+    Walk walk;   /* without a ring_name when no lanes are */
+    Lanes lanes;
+    ValkeyModuleDict *by_id; /* where an id may wait twice */
+    Job *jobs;
+    size_t taken, room;
+    Wake wake;
+    bool wakes;
+} Taking;
+
+/* The declared keys, whose names are known, and the allowance: names, rights, the fence, types. False for a refusal. */
+bool taking_look(Call *c, Taking *k, Str *b);
+/* Reads one row and plans the claim of its job; a ghost is no job. False for a refusal. */
+bool taking_claim(Call *c, Taking *k, Str *id, bool *is_job);
+/* An empty wake list gets a token, planned. */
+bool taking_wake(Call *c, Taking *k);
+/* Whether nothing was found that would change anything. */
+bool taking_idle(const Taking *k);
+/* Answers with the empty array; always false. */
+bool taking_none(Call *c);
+/* Writes and replies if a plan was made, and frees it. */
+void taking_end(Call *c, Taking *k, bool planned);
+
 /* ---- effects.c: writes -------------------------------------------------------------------------------------------- */
 
 typedef struct Field {
@@ -335,7 +385,9 @@ void effect_set_until(Call *c, Str *name, long long value, long long until);
 /* ---- the commands ------------------------------------------------------------------------------------------------- */
 
 int command_claim(ValkeyModuleCtx *ctx, ValkeyModuleString **argv, int argc);
+int command_claim_batch(ValkeyModuleCtx *ctx, ValkeyModuleString **argv, int argc);
 int command_take(ValkeyModuleCtx *ctx, ValkeyModuleString **argv, int argc);
+int command_take_batch(ValkeyModuleCtx *ctx, ValkeyModuleString **argv, int argc);
 int command_release(ValkeyModuleCtx *ctx, ValkeyModuleString **argv, int argc);
 int command_complete(ValkeyModuleCtx *ctx, ValkeyModuleString **argv, int argc);
 int command_fail(ValkeyModuleCtx *ctx, ValkeyModuleString **argv, int argc);

@@ -86,16 +86,25 @@ bool walk_turn(Call *c, Walk *walk, Lane **lane) {
     return true;
 }
 
-void walk_served(Walk *walk, Lane *lane) {
+void walk_paid(Walk *walk, Lane *lane) {
     bucket_spend(&lane->bucket, 1);
     drained(walk, lane);
+}
+
+void walk_passed_over(Walk *walk, Lane *lane) {
+    if (walk->turn != NULL && strs_equal(walk->turn, lane->group)) walk->turn = NULL;
+    pass(walk);
+    strs_add(&walk->queued, lane->group);
+}
+
+void walk_served(Walk *walk, Lane *lane, bool over) {
     if (walk->turn == NULL || !strs_equal(walk->turn, lane->group)) {
         walk->turn = lane->group;
         walk->given = 0;
     }
     walk->given++;
     bool servable = lanes_servable(lane);
-    if (servable && walk->given < lane->weight) return;
+    if (servable && !over && walk->given < lane->weight) return;
     walk->turn = NULL;
     pass(walk);
     if (servable) strs_add(&walk->queued, lane->group);

@@ -4,7 +4,14 @@
  * Invariants: what is not exported here (or from `echomq/dev`) may change at any time.
  */
 export { Connector, type ConnectorEvents, type ConnectorOptions, type ConnectorStats } from './wire/connector.js';
-export { EmqError, type ClientCode, type EmqCode, type ServerClass, type WireClass } from './wire/errors.js';
+export {
+  EmqError,
+  type ClientCode,
+  type EmqCode,
+  type ServerClass,
+  type Unconfirmed,
+  type WireClass,
+} from './wire/errors.js';
 export { Keyspace } from './wire/keyspace.js';
 export type { Arg, Call, Outcome, Reply, Script, Transition } from './wire/call.js';
 export {
@@ -22,6 +29,8 @@ export { JobControls, type DedupOwner, type Order } from './queue/job-controls.j
 export { Lanes, type LaneCondition, type LaneEnqueueOptions, type LaneState } from './queue/lanes.js';
 export type { Rate } from './queue/rate.js';
 export { Admin } from './queue/admin.js';
+export type { Audit, CheckOptions, Repair, RepairOptions } from './queue/audit/check.js';
+export type { AuditFinding, AuditKind } from './queue/audit/finding.js';
 export type { JobDetails, JobsPage, Limits, ListedJob, Metrics, QueueStats } from './queue/admin-reads.js';
 export type { Obliterated } from './queue/obliterate.js';
 export type { Purged } from './queue/purge.js';
@@ -50,7 +59,8 @@ export { PreparedFlow, type Flow, type FlowChild, type OnFailure, type PlannedJo
 export type { Children } from './queue/flow-reads.js';
 export type { DeliveryReport } from './queue/flow-delivery.js';
 export type { FlowCounts } from './wire/flow-transitions.js';
-export type { DedupOptions, EnqueueOptions, JobOptions, JobsOptions } from './queue/admission.js';
+export type { DedupOptions, EnqueueItem, EnqueueOptions, JobOptions, JobsOptions } from './queue/admission.js';
+export type { Durability, DurabilityOption } from './queue/durability.js';
 export type { DedupMode } from './wire/lane-transitions.js';
 export type { JobLimits, ReadOpts } from './queue/opts.js';
 export { exponential, fixed, jitter, type Backoff, type BackoffPolicy } from './queue/backoff.js';

@@ -10,7 +10,8 @@
 import { EventEmitter } from 'node:events';
 
 import { known, positive } from '../queue/input.js';
-import type { Connector } from '../wire/connector.js';
+import { Connector } from '../wire/connector.js';
+import { inputError, show } from '../wire/errors.js';
 import { Keyspace } from '../wire/keyspace.js';
 import { EVENT_NAMES, readEvent, type EventName, type QueueEvent } from './event.js';
 import { Feed, type EventGap } from './feed.js';
@@ -64,6 +65,11 @@ export class QueueEvents extends EventEmitter<QueueEventsMap> implements AsyncIt
   /** @throws EmqError `EMQ_INPUT` for a name that is none, or a wrong option. */
   constructor(connector: Connector, queue: string, options: QueueEventsOptions = {}) {
     super();
+    if (!(connector instanceof Connector)) {
+      throw inputError(
+        `the first argument of QueueEvents is a Connector (await Connector.connect(...)), got ${show(connector)}`,
+      );
+    }
     const { events } = new Keyspace(queue);
     const { bufferSize = 1_000 } = known('QueueEvents', options, ['bufferSize']);
     this.queue = queue;

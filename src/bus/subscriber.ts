@@ -228,6 +228,9 @@ class Ear implements Subscriber {
   async #ask(link: Link, channel: Channel): Promise<void> {
     if (channel.askedOn === link) return;
     channel.askedOn = link;
+    // A signal, not a race with `ended` at each try: that would hold on to every one of them, for as long as the link is up.
+    const gone = new AbortController();
+    void link.ended.then(() => gone.abort());
     for (let tries = 0; this.#link === link && this.#channels.get(channel.name) === channel; tries++) {
       try {
         await link.subscribe(channel.name);
@@ -237,7 +240,8 @@ class Ear implements Subscriber {
       } catch (error) {
         this.#note(error as EmqError, [channel]);
         // A lost link ends this: the next one is asked for all channels.
-        await Promise.race([pause(this.#connector.pauseMs(tries), undefined, { ref: false }), link.ended]);
+        const { signal } = gone;
+        await pause(this.#connector.pauseMs(tries), undefined, { ref: false, signal }).catch(() => {});
       }
     }
   }

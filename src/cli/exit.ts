@@ -102,7 +102,10 @@ function exitOf(code: EmqCode): ExitCode {
   return REFUSALS.has(code) ? EXIT.refused : EXIT.notInOrder;
 }
 
-/** Takes the user and password out of every URL in a text: what a user mistyped may hold one. */
+/**
+ * Takes the user and password out of every URL in a text: what a user mistyped may hold one, with any character in it. So it
+ * is all up to the last @ of the line that goes; but for the places of a stack, which are URLs of files.
+ */
 export function scrub(text: string): string {
-  return text.replace(/(\w:\/\/)[^/\s'"]*@/g, '$1***@');
+  return text.replace(/((?<!\bfil)\w:\/\/)[^\n]*@/g, '$1***@');
 }

@@ -4,7 +4,7 @@
  * Invariants: read-only: it writes nothing, brands nothing and runs no script. With `--watch` it ends with 0 when the root is
  * gone and with 1 when it is dead. Does not: change a flow, or follow a cluster's redirects.
  */
-import { Option, type Command } from 'commander';
+import type { Command } from 'commander';
 
 import { EmqError, inputError } from '../wire/errors.js';
 import { checkId, Keyspace } from '../wire/keyspace.js';
@@ -14,10 +14,10 @@ import { climb, nameOf, readTree, rowOf } from './flow/tree.js';
 import { inPlace, onChange, watch } from './flow/watch.js';
 import { openNode, type PlainNode } from './node.js';
 import { addCommand, wholeNumber, type Run } from './program.js';
+import { addTarget, readTarget, type TargetOptions } from './target.js';
 import type { Terminal } from './terminal.js';
 
-interface FlowOptions {
-  readonly url?: string;
+interface FlowOptions extends TargetOptions {
   readonly queue?: string;
   readonly up?: true;
   readonly watch?: true;
@@ -36,22 +36,26 @@ Examples:
 const RIGHTS = '+exists +hmget +hget +get +hlen +hscan';
 
 export function addFlow(program: Command, run: Run): void {
-  addCommand(program, 'flow <id>', 'show a flow as a tree: how its parents and children stand', EXAMPLES)
-    .addOption(new Option('--url <url>', 'the node; it must be given').env('EMQ_URL'))
+  const command = addCommand(
+    program,
+    'flow <id>',
+    'show a flow as a tree: how its parents and children stand',
+    EXAMPLES,
+  );
+  addTarget(command, 'the node; it must be given')
     .option('--queue <name>', "the job's queue; it must be given")
     .option('--up', 'climb to the root of its flow first')
     .option('--watch', 'show it anew, about twice a second, until the root is gone (ends with 0) or dead (ends with 1)')
     .option('--limit <n>', 'children of one kind shown of a parent', wholeNumber('limit', 1, 10_000), 50)
     .action((id: string, given: FlowOptions & { json?: boolean }) =>
       run(async (options: FlowOptions, terminal) => {
-        const { url, queue } = options;
-        if (url === undefined || url === '')
-          throw inputError('name the node: --url valkey://host:port, or set EMQ_URL');
+        const { queue } = options;
+        const target = readTarget(options);
         if (queue === undefined) throw inputError("name the job's queue: --queue NAME");
         // a URL in the wrong place is not repeated with its password
         checkId(scrub(id));
         new Keyspace(scrub(queue));
-        const node = await openNode(url, terminal.signal, 'EMQ_URL');
+        const node = await openNode(target, terminal.signal, 'EMQ_URL');
         try {
           return await show(node, { ...options, queue, id }, terminal);
         } catch (error) {

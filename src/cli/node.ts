@@ -12,8 +12,10 @@ import { commandsOf, sendOn } from '../wire/command.js';
 import { readOptions } from '../wire/connector-options.js';
 import { readUrl } from '../wire/connector-url.js';
 import { EmqError, fromReply } from '../wire/errors.js';
+import { explained } from '../wire/first-connect.js';
 import { isErrorReply, toReply } from '../wire/reply.js';
 import { toEmqError } from '../wire/transport.js';
+import type { Target } from './target.js';
 import { quoted } from './terminal.js';
 
 export interface PlainNode extends AsyncDisposable {
@@ -32,13 +34,15 @@ const TIMEOUT_MS = 5_000;
 
 /**
  * Connects, in RESP2 so that replies have one form.
- * @param url as the Connector's
+ * @param target the node: a URL as the Connector's, or one with certificates
  * @param signal gives up the connecting
  * @param urlFrom where the user is to put a password that is wanting
  * @throws EmqError `EMQ_INPUT` for another, `EMQ_CONNECTION`, or the server's own error.
  */
-export async function openNode(url: string, signal: AbortSignal, urlFrom = 'the URL'): Promise<PlainNode> {
-  const source = clientSource(readOptions({ url, protocol: 2 }));
+export async function openNode(target: string | Target, signal: AbortSignal, urlFrom = 'the URL'): Promise<PlainNode> {
+  const at: Target = typeof target === 'string' ? { url: target } : target;
+  const { url } = at;
+  const source = clientSource(readOptions({ ...at, protocol: 2 }));
   const client = source.create() as Redis;
   let failure: Error | undefined;
   client.on('error', (error: Error) => (failure ??= error));
@@ -79,7 +83,7 @@ export async function openNode(url: string, signal: AbortSignal, urlFrom = 'the 
     if (failure !== undefined) throw failure;
   } catch (error) {
     await close();
-    throw asError(error);
+    throw await explained(asError(error), source, TIMEOUT_MS, signal);
   }
   return { client, where: source.where, ask, close, [Symbol.asyncDispose]: close };
 }

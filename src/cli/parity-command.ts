@@ -27,9 +27,10 @@ import { EXIT, refuse } from './exit.js';
 import { openNode, type PlainNode } from './node.js';
 import { startPrivateNode } from './private-node.js';
 import { addCommand, wholeNumber, type Run } from './program.js';
+import { addTls, targetOfPair, type Target, type TlsOptions } from './target.js';
 import { wrap, type Terminal } from './terminal.js';
 
-interface ParityOptions {
+interface ParityOptions extends TlsOptions {
   readonly url: readonly string[];
   readonly seed?: number;
   readonly steps: number;
@@ -59,7 +60,7 @@ interface Verdict {
 }
 
 export function addParity(program: Command, run: Run): void {
-  addCommand(program, 'parity', 'compare both executors on two nodes', EXAMPLES)
+  addTls(addCommand(program, 'parity', 'compare both executors on two nodes', EXAMPLES))
     .option('--url <url>', 'a node of yours; give two, wire 4 first', (url: string, all: string[]) => [...all, url], [])
     .option(
       '--seed <n>',
@@ -70,11 +71,13 @@ export function addParity(program: Command, run: Run): void {
     .action(
       run(async (options: ParityOptions, terminal) => {
         const { url, seed = randomInt(2 ** 32), steps } = options;
+        const at = (place: string | undefined): Target | undefined =>
+          place === undefined ? undefined : targetOfPair(place, options);
         if (url.length !== 0 && url.length !== 2)
           throw inputError('give --url twice, the wire 4 node first, or not at all');
         return withClosing(async (later) => {
-          const four = await open(4, url[0], terminal, later);
-          const six = await open(6, url[1], terminal, later);
+          const four = await open(4, at(url[0]), terminal, later);
+          const six = await open(6, at(url[1]), terminal, later);
           if (url.length > 0) await demandFree([four, six]);
           const verdict = await judge([four, six], seed, steps, terminal);
           const failed = verdict.random.outcome === 'failed' || count(verdict.vectors.flat(), 'failed') > 0;
@@ -93,19 +96,23 @@ interface Opened {
   readonly info: string;
 }
 
-async function open(wire: Wire, url: string | undefined, terminal: Terminal, later: UndoLater): Promise<Opened> {
-  let place = url;
+async function open(wire: Wire, given: Target | undefined, terminal: Terminal, later: UndoLater): Promise<Opened> {
+  let place = given;
   if (place === undefined) {
     const server = await startPrivateNode(wire, terminal);
     later(() => server.stop());
-    place = server.url;
+    place = { url: server.url };
   }
   const plain = await openNode(place, terminal.signal);
   later(() => plain.close());
   const info = String(await plain.ask('INFO'));
   const version = field(info, 'valkey_version') ?? field(info, 'redis_version') ?? 'unknown';
-  const node: ParityNode = { client: plain.client, executor: wire === 6 ? 'native' : 'script', own: url === undefined };
-  const where = url === undefined ? 'private' : plain.where;
+  const node: ParityNode = {
+    client: plain.client,
+    executor: wire === 6 ? 'native' : 'script',
+    own: given === undefined,
+  };
+  const where = given === undefined ? 'private' : plain.where;
   return { side: { wire, where, version, node }, plain, info };
 }
 

@@ -6,6 +6,7 @@ import type { Command } from 'commander';
 
 import { EXIT } from './exit.js';
 import { addCommand, type Run } from './program.js';
+import { addTls } from './target.js';
 import { drawEnd, drawPath, drawScene, sceneJson } from './trace/draw.js';
 import { play, type TraceOptions } from './trace/play.js';
 
@@ -16,7 +17,7 @@ Examples:
   emq trace --url6 unix:///run/valkey.sock    wire 6 on a node of yours, in an unused queue that is removed again`;
 
 export function addTrace(program: Command, run: Run): void {
-  addCommand(program, 'trace', 'walk one job through both executors, call by call', EXAMPLES)
+  addTls(addCommand(program, 'trace', 'walk one job through both executors, call by call', EXAMPLES))
     .option('--url4 <url>', 'a wire 4 node (default: a private one)')
     .option('--url6 <url>', 'a wire 6 node (default: a private one)')
     .option('--queue <name>', 'the queue to use; on a given node it must be unused', 'trace')

@@ -1,6 +1,6 @@
 /**
  * Fetching a Valkey from Debian into a folder of ours, with every library it loads and the C library's own loader, so
- * that any suite's server runs whatever the host's C library is.
+ * that any suite's server runs whatever the host's C library is. In the same way a Redis, for the tests: users get a Valkey.
  *
  * Invariants: apt-get runs on a configuration, lists and state of our own (no root, nothing of the system changes; its
  * proxy settings still hold); packages are verified by Debian's signature; the mirror is the one the system uses. A
@@ -13,14 +13,20 @@ import { basename, join } from 'node:path';
 import { EmqError, inputError } from '../wire/errors.js';
 import { isExecutable, lastLines, run, type RunOptions } from './command.js';
 
+/** Debian packs both alike: `<product>-server` has the settings, `<product>-tools` the programs, `<product>-*`. */
+export type Product = 'valkey' | 'redis';
+
 export interface FetchOptions {
   readonly suite: string;
+  /** Default `valkey`. */
+  readonly product?: Product | undefined;
   /** The folder of ours; made when missing. */
   readonly home: string;
   readonly signal?: AbortSignal | undefined;
   readonly log?: ((line: string) => void) | undefined;
 }
 
+const NAMES: Readonly<Record<Product, string>> = { valkey: 'Valkey', redis: 'Redis' };
 /** What to do where fetching does not help. */
 const HINT = 'apt-get install valkey-server, or set VALKEY_SERVER to the path of one';
 const KEYRING = '/usr/share/keyrings/debian-archive-keyring.gpg';
@@ -44,34 +50,43 @@ async function debianCodename(): Promise<string | undefined> {
 }
 
 /** A suite's server that was fetched before. */
-export async function fetchedServer(suite: string, home: string): Promise<string | undefined> {
-  const program = join(folderOf(suite, home), 'bin', 'valkey-server');
+export async function fetchedServer(
+  suite: string,
+  home: string,
+  product: Product = 'valkey',
+): Promise<string | undefined> {
+  const program = serverIn(folderOf(suite, home, product), product);
   return (await isExecutable(program)) ? program : undefined;
 }
 
-function folderOf(suite: string, home: string): string {
-  if (!/^[a-z][a-z-]*$/.test(suite))
-    throw inputError(`suite ${JSON.stringify(suite)} must be a Debian suite, such as trixie`);
-  return join(home, `valkey-${suite}-${process.arch}`);
+function serverIn(folder: string, product: Product): string {
+  return join(folder, 'bin', `${product}-server`);
 }
 
-/** Fetches a suite's Valkey and returns the path of its server. @throws EmqError as `findServer` says. */
+function folderOf(suite: string, home: string, product: Product): string {
+  if (!/^[a-z][a-z-]*$/.test(suite))
+    throw inputError(`suite ${JSON.stringify(suite)} must be a Debian suite, such as trixie`);
+  return join(home, `${product}-${suite}-${process.arch}`);
+}
+
+/** Fetches a suite's server and returns the path of its program. @throws EmqError as `findServer` says. */
 export async function fetchServer(options: FetchOptions): Promise<string> {
-  const { suite, home, signal, log } = options;
-  const folder = folderOf(suite, home);
+  const { suite, home, signal, log, product = 'valkey' } = options;
+  const folder = folderOf(suite, home, product);
+  const name = NAMES[product];
   const mirror = await systemMirror();
-  log?.(`fetching Valkey (${suite}) into ${folder}`);
+  log?.(`fetching ${name} (${suite}) into ${folder}`);
   const staging = await makeStaging(home);
   try {
     const apt = await configureApt(staging, mirror, suite);
     await apt('apt-get', ['-q', 'update'], { signal });
-    const packages = await packagesToFetch(apt, suite, signal);
+    const packages = await packagesToFetch(apt, suite, product, signal);
     const debs = join(staging, 'debs');
     await mkdir(debs);
     await apt('apt-get', ['-q', 'download', ...packages], { cwd: debs, signal });
     const root = join(staging, 'root');
     for (const deb of await readdir(debs)) await must('dpkg-deb', ['-x', join(debs, deb), root], { signal });
-    await prove(staging, await writePrograms(staging), signal);
+    await prove(staging, await writePrograms(staging, product), product, signal);
     await Promise.all(['apt', 'debs'].map((name) => rm(join(staging, name), { recursive: true })));
     await chmod(staging, 0o755);
     await rename(staging, folder).catch((error: unknown) => {
@@ -79,11 +94,11 @@ export async function fetchServer(options: FetchOptions): Promise<string> {
       const code = error instanceof Error && 'code' in error ? error.code : undefined;
       if (code !== 'ENOTEMPTY' && code !== 'EEXIST') throw error;
     });
-    return join(folder, 'bin', 'valkey-server');
+    return serverIn(folder, product);
   } catch (error) {
-    if (signal?.aborted) throw new EmqError('EMQ_CLOSED', 'the fetch of Valkey was aborted', { cause: signal.reason });
+    if (signal?.aborted) throw new EmqError('EMQ_CLOSED', `the fetch of ${name} was aborted`, { cause: signal.reason });
     if (error instanceof EmqError) throw error;
-    throw new EmqError('EMQ_CONNECTION', `could not fetch Valkey (${(error as Error).message}): ${HINT}`, {
+    throw new EmqError('EMQ_CONNECTION', `could not fetch ${name} (${(error as Error).message}): ${HINT}`, {
       cause: error,
     });
   } finally {
@@ -172,11 +187,10 @@ async function configureApt(staging: string, mirror: string, suite: string): Pro
   return (program, args, options) => must(program, ['-c', file, ...args], options);
 }
 
-/** Valkey's packages and every library package they need, found by walking what `valkey-tools` (the server) depends on. */
-async function packagesToFetch(apt: Apt, suite: string, signal?: AbortSignal): Promise<string[]> {
-  const listed = await apt('apt-cache', ['depends', '--recurse', '--important', 'valkey-tools'], { signal }).catch(
-    () => '',
-  );
+/** The server's packages and every library package they need, found by walking what `<product>-tools` depends on. */
+async function packagesToFetch(apt: Apt, suite: string, product: Product, signal?: AbortSignal): Promise<string[]> {
+  const tools = `${product}-tools`;
+  const listed = await apt('apt-cache', ['depends', '--recurse', '--important', tools], { signal }).catch(() => '');
   const needs = new Map<string, string[]>();
   let current: string[] = [];
   for (const line of listed.split('\n')) {
@@ -184,9 +198,9 @@ async function packagesToFetch(apt: Apt, suite: string, signal?: AbortSignal): P
     if (name !== undefined) current.push(name);
     else if (/^\S/.test(line)) needs.set(line.trim(), (current = []));
   }
-  if (!needs.has('valkey-tools'))
-    throw inputError(`Debian ${suite} has no Valkey: set VALKEY_SERVER to the path of a valkey-server`);
-  const found = new Set(['valkey-server', 'valkey-tools']);
+  if (!needs.has(tools))
+    throw inputError(`Debian ${suite} has no ${NAMES[product]}: set VALKEY_SERVER to the path of a ${product}-server`);
+  const found = new Set([`${product}-server`, tools]);
   for (const name of found) {
     // Only libraries are loaded; what a package wants for its installation (adduser, debconf) is of no use here.
     for (const need of needs.get(name) ?? []) if (/^(lib|zlib)/.test(need)) found.add(need);
@@ -200,8 +214,8 @@ interface Loading {
   readonly folders: readonly string[];
 }
 
-/** Writes `bin/<program>` for each of Valkey's programs: it runs the real one by the fetched loader and libraries. */
-async function writePrograms(staging: string): Promise<Loading> {
+/** Writes `bin/<program>` for each of the product's programs: it runs the real one by the fetched loader and libraries. */
+async function writePrograms(staging: string, product: Product): Promise<Loading> {
   const root = join(staging, 'root');
   const folders: string[] = [];
   let loader: string | undefined;
@@ -218,7 +232,7 @@ async function writePrograms(staging: string): Promise<Loading> {
   const libraries = folders.map((folder) => `$root/${folder}`).join(':');
   await mkdir(join(staging, 'bin'));
   for (const name of await readdir(join(root, 'usr/bin'))) {
-    if (!name.startsWith('valkey-')) continue;
+    if (!name.startsWith(`${product}-`)) continue;
     const script = [
       '#!/bin/sh',
       `# Runs the ${name} of this folder with the C library of this folder, whatever the host's is.`,
@@ -231,17 +245,17 @@ async function writePrograms(staging: string): Promise<Loading> {
 }
 
 /** Runs the fetched server and looks where its libraries come from: a host's own may be missing on the next host. */
-async function prove(staging: string, loading: Loading, signal?: AbortSignal): Promise<void> {
+async function prove(staging: string, loading: Loading, product: Product, signal?: AbortSignal): Promise<void> {
   const root = join(staging, 'root');
   const libraries = loading.folders.map((folder) => join(root, folder)).join(':');
   const listed = await must(
     join(root, loading.loader),
-    ['--library-path', libraries, '--list', join(root, 'usr/bin/valkey-server')],
+    ['--library-path', libraries, '--list', join(root, `usr/bin/${product}-server`)],
     { signal },
   );
   const foreign = listed.split('\n').find((line) => line.includes('=> ') && !line.includes(`=> ${root}/`));
   if (foreign !== undefined) throw new Error(`the fetched server would load a library of the host: ${foreign.trim()}`);
-  const version = await must(join(staging, 'bin', 'valkey-server'), ['--version'], { signal });
+  const version = await must(serverIn(staging, product), ['--version'], { signal });
   if (!/v=\d+\.\d+/.test(version)) throw new Error(`the fetched server does not run: ${lastLines(version, 1)}`);
 }
 

@@ -15,7 +15,7 @@
 import { createHash } from 'node:crypto';
 import { hostname } from 'node:os';
 import { threadId } from 'node:worker_threads';
-import { inputError } from '../wire/errors.js';
+import { inputError, show } from '../wire/errors.js';
 import { EPOCH_MS, NODE_MAX, spell } from './brand.js';
 
 const SEQUENCES = 4096;
@@ -51,9 +51,9 @@ export class Minter {
 
   /** @throws EmqError `EMQ_INPUT` for a node id that is not a whole number of 0 to 1023. */
   constructor(options: MinterOptions = {}) {
-    const { node, clock } = options;
+    const { node, clock } = readOptions(options);
     if (node !== undefined && !(Number.isInteger(node) && node >= 0 && node <= NODE_MAX)) {
-      throw inputError(`node id ${String(node)} must be a whole number of 0 to ${NODE_MAX}`);
+      throw inputError(`node id ${show(node)} must be a whole number of 0 to ${NODE_MAX}`);
     }
     this.node = node ?? derivedNode();
     this.nodeSource = node === undefined ? 'derived' : 'option';
@@ -86,6 +86,21 @@ export class Minter {
     cell.last = next;
     return id;
   }
+}
+
+/** Each read once. */
+function readOptions(options: MinterOptions): MinterOptions {
+  if (typeof options !== 'object' || (options as unknown) === null) {
+    throw inputError(`the options of a Minter must be an object, got ${show(options)}`);
+  }
+  let read: MinterOptions;
+  try {
+    read = { node: options.node, clock: options.clock };
+  } catch {
+    throw inputError('the options of a Minter cannot be read: one of them throws');
+  }
+  if (read.clock === undefined || typeof read.clock === 'function') return read;
+  throw inputError(`clock must be a function that gives Unix ms, got ${show(read.clock)}`);
 }
 
 /**

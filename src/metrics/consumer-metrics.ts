@@ -127,14 +127,12 @@ export class ConsumerMetrics {
 }
 
 function checkBuckets(buckets: readonly number[]): readonly number[] {
-  const wrong = (Array.isArray(buckets) ? (buckets as readonly unknown[]) : [buckets]).find(
-    (bound, i) =>
-      typeof bound !== 'number' || !Number.isFinite(bound) || bound <= (i === 0 ? 0 : (buckets[i - 1] ?? 0)),
+  const bounds: readonly unknown[] = Array.isArray(buckets) ? Array.from(buckets as readonly unknown[]) : [buckets];
+  const wrong = bounds.findIndex(
+    (bound, i) => !Number.isFinite(bound) || (bound as number) <= (i === 0 ? 0 : (bounds[i - 1] as number)),
   );
-  if (wrong !== undefined) {
-    throw inputError(
-      `buckets must be numbers of seconds above 0, each greater than the one before, got ${show(wrong)}`,
-    );
-  }
-  return [...buckets];
+  if (wrong < 0) return bounds as readonly number[];
+  throw inputError(
+    `buckets must be numbers of seconds above 0, each greater than the one before, got ${show(bounds[wrong])}`,
+  );
 }

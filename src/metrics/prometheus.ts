@@ -7,6 +7,7 @@
  */
 import { isBranded, parseId } from '../ids/index.js';
 import { givenList, known } from '../queue/input.js';
+import { checkWire } from '../queue/job-controls.js';
 import type { Wire } from '../queue/jobs.js';
 import type { Transition } from '../wire/call.js';
 import { EmqError, inputError, show } from '../wire/errors.js';
@@ -51,6 +52,7 @@ export async function prometheusText(sources: PrometheusSources): Promise<string
   if (consumers !== undefined && !(consumers instanceof ConsumerMetrics)) {
     throw inputError(`consumers must be a ConsumerMetrics that watches them, got ${show(consumers)}`);
   }
+  if (connector !== undefined) checkWire('prometheusText', connector);
   const names = [...new Set(givenList('queues', queues))].map((queue) => new Keyspace(queue));
   if (names.length > 0 && connector === undefined) throw inputError('queues need a connector: give it as connector');
   const snapshots = connector === undefined ? [] : await look(connector, names);

@@ -5,6 +5,7 @@
  * Invariants: a clean plant leaves the queue as the verbs of lanes would (rows, counts and ring agree).
  * Does not: send anything; the commands go to every node alike.
  */
+import { AUDIT_DIRTY } from './audit-plants.js';
 import type { Bytes } from './keyspace-dump.js';
 import { LANE_CLEAN, LANE_DIRTY, mendLanes, own, type Plant } from './lane-plants.js';
 import type { RawCommand } from './node.js';
@@ -29,6 +30,7 @@ import {
 export function plant(scene: Scene): RawCommand[] {
   const { rng } = scene;
   if (scene.foreignEpochs && rng.chance(15)) return foreignLease(scene);
+  if (scene.mode === 'dirty' && scene.about === 'audits' && rng.chance(50)) return rng.pick(AUDIT_DIRTY)(scene);
   if (scene.mode === 'dirty' && rng.chance(45)) return rng.pick(DIRTY)(scene);
   return rng.pick(CLEAN)(scene);
 }

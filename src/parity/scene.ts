@@ -10,8 +10,11 @@ import type { Rng } from './prng.js';
 /** `clean`: only what transitions and lanes do. `dirty`: ghosts, broken counters, odd bytes and bad arguments as well. */
 export type Mode = 'clean' | 'dirty';
 
-/** `flows` or `lanes`: hardly anything but these, so that what takes many steps of one flow or lane comes about. */
-export type About = 'all' | 'flows' | 'lanes';
+/**
+ * `flows` or `lanes`: hardly anything but these, so that what takes many steps of one flow or lane comes about; `audits`: half
+ * of the steps look for what is wrong and mend it.
+ */
+export type About = 'all' | 'flows' | 'lanes' | 'audits';
 
 /** What a step is drawn from. */
 export interface Scene {

@@ -7,6 +7,7 @@
  * always agree on what is due and in which order. Does not: send anything.
  */
 import { latin1, type Bytes } from './keyspace-dump.js';
+import { AUDIT_MAKES, AUDITS_ABOVE_ALL, BESIDE_AUDITS } from './audit-steps.js';
 import { CONTROL_MAKES } from './control-steps.js';
 import { BESIDE_FLOWS, FLOW_MAKES } from './flow-steps.js';
 import { BESIDE_LANES, LANE_MAKES } from './lane-steps.js';
@@ -49,10 +50,13 @@ const EDGE_NUMBERS = [
 /** Transitions that take no number at its edge. */
 const ENDLESS = ['set_limits', 'lane_set', 'back_off'];
 
+/** In how many of 100 steps others do something. */
+const PLANTED: Readonly<Record<About, number>> = { all: 40, flows: 12, lanes: 25, audits: 45 };
+
 /** The next step. */
 export function draw(scene: Scene): Step {
   const { rng } = scene;
-  if (rng.chance(scene.about === 'all' ? (scene.mode === 'dirty' ? 45 : 40) : scene.about === 'lanes' ? 25 : 12)) {
+  if (rng.chance(PLANTED[scene.about] + (scene.about === 'all' && scene.mode === 'dirty' ? 5 : 0))) {
     const commands = plant(scene);
     if (commands.length > 0) return { kind: 'raw', commands };
   }
@@ -281,6 +285,7 @@ export const MAKES: Readonly<Record<string, readonly [number, Make]>> = {
   ...FLOW_MAKES,
   ...LANE_MAKES,
   ...CONTROL_MAKES,
+  ...AUDIT_MAKES,
   metrics: [1, (s) => call('metrics', [`${s.base}metrics:${s.rng.pick(['completed', 'failed'])}`], [])],
 };
 
@@ -297,6 +302,7 @@ const DRAWN: Readonly<Record<About, typeof ALL>> = {
   all: ALL,
   flows: about(FLOW_MAKES, BESIDE_FLOWS),
   lanes: about(LANE_MAKES, BESIDE_LANES),
+  audits: about(AUDITS_ABOVE_ALL, BESIDE_AUDITS),
 };
 
 function weighted(rng: Rng, makes: typeof ALL): readonly [number, Make] {

@@ -20,9 +20,18 @@ import {
   type Metrics,
   type QueueStats,
 } from './admin-reads.js';
+import {
+  checkQueues,
+  repairQueues,
+  type Audit,
+  type CheckOptions,
+  type Repair,
+  type RepairOptions,
+} from './audit/check.js';
+import { sourceOf } from './audit/source.js';
 import type { Runs } from './child.js';
 import { Courier } from './flow-delivery.js';
-import { known, LARGEST, notNegative } from './input.js';
+import { known, LARGEST, notNegative, positive } from './input.js';
 import type { Jobs } from './jobs.js';
 import { type Wire } from './jobs.js';
 import { jobsOf } from './jobs-of.js';
@@ -242,10 +251,43 @@ export class Admin {
     return await this.#reads.metrics(minutes);
   }
 
+  /**
+   * Verifies what always holds between two steps: each job in exactly one place and its row agreeing, counts and the ring
+   * right, no key without an owner. In bounded steps, while consumers work: a queue at work gives no false alarm. Writes
+   * nothing. What it costs grows with what the queue holds. @throws EmqError `NOPERM`: it needs `+scan +zscan +type`
+   *   besides what a consumer may.
+   */
+  async check(options: CheckOptions = {}): Promise<Audit> {
+    const own = audited(known('check', options, ['signal', 'most', 'onFinding']));
+    return await checkQueues(await sourceOf('check', this.#wire, this.queue), this.queue, own);
+  }
+
+  /**
+   * Mends what `check` finds, one atomic step for each, which looks again before it writes: may be run while consumers work,
+   * be cut short and run again. Loses no job. `findings` are what stays, and says what to do. @throws EmqError as `check`.
+   */
+  async repair(options: RepairOptions = {}): Promise<Repair> {
+    const own = audited(known('repair', options, ['signal', 'most', 'onFinding', 'onDone', 'dryRun']));
+    return await repairQueues(await sourceOf('repair', this.#wire, this.queue), this.queue, own);
+  }
+
   /** All lanes: `Lanes.list`. */
   lanes(options: { configured?: boolean } = {}): AsyncGenerator<LaneState, void, undefined> {
     return this.#lanes.list(options);
   }
+}
+
+/** @throws EmqError `EMQ_INPUT`. */
+function audited<O extends RepairOptions>(options: O): O {
+  const { signal, most, onFinding, onDone, dryRun } = options;
+  if (signal !== undefined && !(signal instanceof AbortSignal)) throw inputError('signal must be an AbortSignal');
+  if (most !== undefined) positive('most', most);
+  if (dryRun !== undefined) flag('dryRun', dryRun);
+  for (const [name, listener] of Object.entries({ onFinding, onDone })) {
+    if (listener === undefined || typeof listener === 'function') continue;
+    throw inputError(`${name} must be a function, got ${show(listener)}`);
+  }
+  return options;
 }
 
 function atLeastOne(what: string, value: number): number {

@@ -5,11 +5,13 @@
  * Does not: send anything, or mint ids.
  */
 import type { StandardSchemaV1 } from '@standard-schema/spec';
+import type { Needs } from '../wire/durable.js';
 import { inputError, show } from '../wire/errors.js';
 import { checkDedupId, checkGroup, checkId } from '../wire/keyspace.js';
 import type { DedupClaim, DedupMode } from '../wire/lane-transitions.js';
 import { encodePayload, jsonCodec, type Codec } from './codec.js';
-import { checkPriority, known, positive } from './input.js';
+import { readDurability, type Durability, type DurabilityOption } from './durability.js';
+import { checkPriority, known, positive, said } from './input.js';
 import { LIMIT_NAMES, optsText, type JobLimits } from './opts.js';
 
 export interface JobsOptions<T, Input = T> {
@@ -20,8 +22,13 @@ export interface JobsOptions<T, Input = T> {
    * schema makes of the input (defaults, coercions) is what is enqueued; it is not run again on a claimed payload.
    */
   schema?: StandardSchemaV1<Input, T>;
-  /** The most bytes a payload may have. Default 1 MiB. */
+  /** The most bytes that a payload may have, and its `opts` as JSON. Default 1 MiB each. */
   maxPayloadBytes?: number;
+  /**
+   * What has to have a job before a verb that adds one resolves; a verb's own `durability` wins. Default: nothing but the
+   * server's memory. Of a flow: that of its parent's queue. A repeat is put, and fires, without.
+   */
+  durability?: Durability | false;
 }
 
 /** What every job may be given, one of a flow too. */
@@ -55,12 +62,15 @@ export interface DedupOptions {
   keep?: boolean | undefined;
 }
 
-export interface EnqueueOptions extends JobOptions {
+export interface EnqueueItem extends JobOptions {
   /** The lane it goes to: a branded id of any namespace, say a tenant's. Default: none. */
   group?: string | undefined;
   /** A job with the same dedup id is not admitted twice at a time. */
   dedup?: DedupOptions | undefined;
 }
+
+/** Of a job that is enqueued or scheduled by itself. */
+export interface EnqueueOptions extends EnqueueItem, DurabilityOption {}
 
 /** What an admission writes, but for the id. */
 export interface Admitted {
@@ -74,26 +84,37 @@ export interface Admitted {
 /** The options of every job. */
 export const ADMISSION = ['id', 'priority', 'opts', ...LIMIT_NAMES] as const;
 /** The options of a job that is enqueued or scheduled by itself. */
-export const ENQUEUE = [...ADMISSION, 'group', 'dedup'] as const;
+export const ENQUEUE = [...ADMISSION, 'group', 'dedup', 'durability'] as const;
+/** The options of one of many. */
+export const ITEM = [...ADMISSION, 'group', 'dedup', 'payload'] as const;
 /** The same where the lane is an argument of its own. */
-export const LANE_ENQUEUE = [...ADMISSION, 'dedup'] as const;
+export const LANE_ENQUEUE = [...ADMISSION, 'dedup', 'durability'] as const;
 
 export class Admission<T, Input> {
   readonly codec: Codec<T>;
+  /** Undefined: none. */
+  readonly durability: Needs | undefined;
   readonly #schema: StandardSchemaV1<Input, T> | undefined;
   readonly #maxPayloadBytes: number;
 
   constructor(options: JobsOptions<T, Input>) {
-    known('Jobs', options, ['codec', 'schema', 'maxPayloadBytes']);
-    this.codec = options.codec ?? jsonCodec<T>();
-    this.#schema = options.schema;
-    this.#maxPayloadBytes = positive('maxPayloadBytes', options.maxPayloadBytes ?? 1_048_576);
+    const names = ['codec', 'schema', 'maxPayloadBytes', 'durability'] as const;
+    const { codec, schema, maxPayloadBytes, durability } = known('Jobs', options, names);
+    this.codec = codec ?? jsonCodec<T>();
+    this.#schema = schema;
+    this.#maxPayloadBytes = positive('maxPayloadBytes', maxPayloadBytes ?? 1_048_576);
+    this.durability = readDurability(durability);
+  }
+
+  /** What a verb's own option makes of the default. @throws EmqError `EMQ_INPUT`. */
+  needs({ durability }: DurabilityOption): Needs | undefined {
+    return durability === undefined ? this.durability : readDurability(durability);
   }
 
   /** @throws EmqError `EMQ_INPUT`. */
   async of(
     payload: Input | Uint8Array,
-    options: EnqueueOptions,
+    options: EnqueueItem,
     trace?: Readonly<Record<string, string>>,
   ): Promise<Admitted> {
     const { id, group, dedup } = options;
@@ -103,7 +124,7 @@ export class Admission<T, Input> {
     return {
       payload: await this.payload(payload),
       priority: checkPriority(options.priority),
-      opts: optsText(options, trace),
+      opts: this.#opts(options, trace),
       ...(group === undefined ? {} : { group }),
       ...(claim === undefined ? {} : { dedup: claim }),
     };
@@ -121,6 +142,15 @@ export class Admission<T, Input> {
     return encoded;
   }
 
+  #opts(options: EnqueueItem, trace?: Readonly<Record<string, string>>): string | undefined {
+    const text = optsText(options, trace);
+    const bytes = text === undefined ? 0 : Buffer.byteLength(text);
+    if (bytes <= this.#maxPayloadBytes) return text;
+    throw inputError(
+      `opts have ${bytes} bytes as JSON, the limit is ${this.#maxPayloadBytes}: they are read with every claim, so give what is large as payload, or raise maxPayloadBytes`,
+    );
+  }
+
   async #check(value: Input): Promise<T> {
     // without a schema the two types are one
     if (!this.#schema) return value as unknown as T;
@@ -128,7 +158,7 @@ export class Admission<T, Input> {
     try {
       result = await this.#schema['~standard'].validate(value);
     } catch (cause) {
-      throw inputError(`the schema failed on the payload: ${cause instanceof Error ? cause.message : show(cause)}`);
+      throw inputError(`the schema failed on the payload: ${said(cause)}`);
     }
     if (!result.issues) return result.value;
     const issue = result.issues[0];

@@ -7,7 +7,7 @@
  * Does not: decide whether there is a next try, or read a clock.
  */
 import { EmqError, inputError, show } from '../wire/errors.js';
-import { known } from './input.js';
+import { fields, known, said } from './input.js';
 
 /** Plain JSON. Times in ms; `attempt` below is the claim that just failed, 1 for the first. */
 export type BackoffPolicy =
@@ -89,15 +89,6 @@ export function delayOf(backoff: Backoff, attempt: number, error: Error, report?
   return FALLBACK_MS;
 }
 
-/** What was thrown, in a few words. */
-function said(cause: unknown): string {
-  try {
-    return show(cause instanceof Error ? cause.message : cause);
-  } catch {
-    return 'something that cannot be printed';
-  }
-}
-
 function policyDelay(policy: BackoffPolicy, attempt: number): number {
   switch (policy.type) {
     case 'fixed':
@@ -110,29 +101,30 @@ function policyDelay(policy: BackoffPolicy, attempt: number): number {
   }
 }
 
+type Policy<T extends BackoffPolicy['type']> = Extract<BackoffPolicy, { readonly type: T }>;
+
 function checkPolicy(what: string, value: BackoffPolicy, depth = 0): BackoffPolicy {
   // a caller without types may have given anything
   const policy = typeof value === 'object' ? (value as BackoffPolicy | null) : null;
-  switch (policy?.type) {
-    case 'fixed':
-      known(what, policy, ['type', 'delayMs']);
-      return Object.freeze({ type: 'fixed', delayMs: checkMs(`${what}.delayMs`, policy.delayMs, 0) });
-    case 'exponential': {
-      known(what, policy, ['type', 'delayMs', 'maxDelayMs']);
-      const delayMs = checkMs(`${what}.delayMs`, policy.delayMs, 1);
-      return Object.freeze({
-        type: 'exponential',
-        delayMs,
-        maxDelayMs: checkMs(`${what}.maxDelayMs`, policy.maxDelayMs, 1),
-      });
+  const { type } = policy === null ? {} : fields(what, policy, ['type']);
+  switch (type) {
+    case 'fixed': {
+      const { delayMs } = known(what, policy as Policy<'fixed'>, ['type', 'delayMs']);
+      return Object.freeze({ type, delayMs: checkMs(`${what}.delayMs`, delayMs, 0) });
     }
-    case 'jitter':
-      known(what, policy, ['type', 'of']);
+    case 'exponential': {
+      const own = known(what, policy as Policy<'exponential'>, ['type', 'delayMs', 'maxDelayMs']);
+      const delayMs = checkMs(`${what}.delayMs`, own.delayMs, 1);
+      return Object.freeze({ type, delayMs, maxDelayMs: checkMs(`${what}.maxDelayMs`, own.maxDelayMs, 1) });
+    }
+    case 'jitter': {
+      const own = known(what, policy as Policy<'jitter'>, ['type', 'of']);
       if (depth === DEEPEST) throw inputError(`${what} holds more than ${DEEPEST} policies in each other`);
-      return Object.freeze({ type: 'jitter', of: checkPolicy(`${what}.of`, policy.of, depth + 1) });
+      return Object.freeze({ type, of: checkPolicy(`${what}.of`, own.of, depth + 1) });
+    }
     default:
       throw inputError(
-        `${what} must be ms, a function or a policy (fixed, exponential or jitter), got ${policy ? `the type ${show((policy as { type: unknown }).type)}` : show(value)}`,
+        `${what} must be ms, a function or a policy (fixed, exponential or jitter), got ${policy ? `the type ${show(type)}` : show(value)}`,
       );
   }
 }

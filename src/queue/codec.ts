@@ -5,8 +5,8 @@
  * it. Bytes given as a payload are always sent as they are, whatever the codec.
  * Does not: validate (a schema does) or limit the size (the verbs do).
  */
-import { inputError, show } from '../wire/errors.js';
-import { asBuffer } from './input.js';
+import { EmqError, inputError, show } from '../wire/errors.js';
+import { asBuffer, said } from './input.js';
 
 /** Turns a payload of type T into bytes and back. Both functions may throw; a job's `bytes` stay readable then. */
 export interface Codec<T> {
@@ -42,8 +42,8 @@ export function encodePayload<T>(codec: Codec<T>, value: T | Uint8Array): Buffer
   try {
     encoded = codec.encode(value);
   } catch (cause) {
-    if (cause instanceof Error && cause.name === 'EmqError') throw cause;
-    throw inputError(`the payload cannot be encoded: ${cause instanceof Error ? cause.message : String(cause)}`);
+    if (cause instanceof EmqError) throw cause;
+    throw inputError(`the payload cannot be encoded: ${said(cause)}`);
   }
   if (typeof encoded === 'string') return Buffer.from(encoded, 'utf8');
   if (!((encoded as unknown) instanceof Uint8Array)) {

@@ -10,8 +10,12 @@
 import { EmqError } from '../wire/errors.js';
 import type { FlowLink } from '../wire/flow-transitions.js';
 import { transitions } from '../wire/transitions.js';
+import type { Needs } from '../wire/durable.js';
+import { DurableSteps } from './durability.js';
 import { all, type PlannedJob, type PreparedFlow } from './flow-plan.js';
-import type { QueueRunner } from './runner.js';
+import type { Wire } from './jobs.js';
+import { QueueRunner } from './runner.js';
+import { portions } from './portions.js';
 
 /** So many children at most land whole. */
 const WHOLE = 500;
@@ -199,6 +203,24 @@ export class Landing {
   }
 }
 
+/**
+ * The same, confirmed at the end: by then every job of the flow has landed, and all it takes is one WAIT for each node.
+ * @throws EmqError also `EMQ_DURABILITY`: all of it has landed.
+ */
+export async function landDurably(
+  wire: Wire,
+  flow: PreparedFlow,
+  sentBefore: boolean,
+  needs: Needs,
+): Promise<LandingOutcome> {
+  const steps = new DurableSteps(wire, needs);
+  const jobs = all(flow.root);
+  await steps.prepare(jobs.map(({ queue }) => queue));
+  const outcome = await new Landing(new QueueRunner(steps), flow, sentBefore).land();
+  await steps.confirm({ id: flow.id, outcome }, jobs);
+  return outcome;
+}
+
 function groupBy<T>(items: readonly T[], keyOf: (item: T) => string): Map<string, T[]> {
   const groups = new Map<string, T[]>();
   for (const item of items) {
@@ -207,24 +229,6 @@ function groupBy<T>(items: readonly T[], keyOf: (item: T) => string): Map<string
     else group.push(item);
   }
   return groups;
-}
-
-/** Cut into portions of so many items and about so many bytes. */
-export function portions<T>(items: readonly T[], most: number, mostBytes: number, bytesOf: (item: T) => number): T[][] {
-  const found: T[][] = [];
-  let portion: T[] = [];
-  let bytes = 0;
-  for (const item of items) {
-    const size = bytesOf(item);
-    if (portion.length === most || (portion.length > 0 && bytes + size > mostBytes)) {
-      found.push(portion);
-      portion = [];
-      bytes = 0;
-    }
-    portion.push(item);
-    bytes += size;
-  }
-  return portion.length === 0 ? found : [...found, portion];
 }
 
 function mayBeLetGo({ children }: PlannedJob): boolean {

@@ -120,12 +120,11 @@ export async function plan<T, Input>(
   trace: Readonly<Record<string, string>> = {},
 ): Promise<PreparedFlow> {
   const { queue, admission } = home;
-  known('a flow', flow, ROOT);
-  if (givenList('children', flow.children).length === 0) {
+  const own = known('a flow', flow, ROOT);
+  const root = new Check(home.wire).look({ ...own, children: givenList('children', own.children) }, 1, 'the flow');
+  if (root.children.length === 0) {
     throw inputError('a flow needs at least one child: enqueue a job that waits for nobody');
   }
-  const check = new Check(home.wire);
-  check.look(flow, 1, 'the flow');
   // a child without a queue of its own, or with that one's name, is judged as its payloads are
   const named = new Map<string, Place>([[queue, home]]);
   const placeOf = (name: string): Place => {
@@ -134,12 +133,12 @@ export async function plan<T, Input>(
     return found;
   };
 
-  const child = async (spec: FlowChild, above: Place, what: string): Promise<PlannedJob> => {
+  const child = async (spec: Looked, above: Place, what: string): Promise<PlannedJob> => {
     // before anything is waited for: ids are in the order in which the children are given
     const own = identity(spec);
     const place = spec.queue === undefined ? above : typeof spec.queue === 'string' ? placeOf(spec.queue) : spec.queue;
     const admitted = await naming(what, place.admission.of(spec.payload, spec, trace));
-    const children = await Promise.all((spec.children ?? []).map((one, i) => child(one, place, `${what}.${i}`)));
+    const children = await Promise.all(spec.children.map((one, i) => child(one, place, `${what}.${i}`)));
     return {
       ...admitted,
       ...own,
@@ -148,10 +147,10 @@ export async function plan<T, Input>(
       children,
     };
   };
-  const own = identity(flow);
-  const admitted = await admission.of(flow.payload, flow, trace);
-  const children = await Promise.all(flow.children.map((one, i) => child(one, home, `child ${i}`)));
-  return new PreparedFlow({ ...admitted, ...own, queue, policy: 'fp', children });
+  const ids = identity(root);
+  const admitted = await admission.of(root.payload as Input, root, trace);
+  const children = await Promise.all(root.children.map((one, i) => child(one, home, `child ${i}`)));
+  return new PreparedFlow({ ...admitted, ...ids, queue, policy: 'fp', children });
 }
 
 /** Says which job a refusal is of. */
@@ -168,6 +167,11 @@ function identity({ id }: JobOptions): Pick<PlannedJob, 'id' | 'minted'> {
   return id === undefined ? { id: mint(), minted: true } : { id, minted: false };
 }
 
+/** A job of a flow as it was when it was judged: each field was read once. */
+interface Looked extends FlowChild {
+  readonly children: readonly Looked[];
+}
+
 /** The shape of a flow, judged before any payload is encoded. */
 class Check {
   readonly #wire: Wire;
@@ -177,10 +181,10 @@ class Check {
     this.#wire = wire;
   }
 
-  look(job: FlowChild, depth: number, what: string): void {
+  look(job: FlowChild, depth: number, what: string): Looked {
     if (depth > DEEPEST) throw inputError(`a flow may have ${DEEPEST} levels, the root's included; ${what} is deeper`);
-    if (depth > 1) known(what, job, CHILD);
-    const { id, queue, onFailure, children = [] } = job;
+    const own = depth > 1 ? known(what, job, CHILD) : job;
+    const { id, queue, onFailure, children = [] } = own;
     if (id !== undefined) {
       checkId(id);
       if (this.#ids.has(id))
@@ -197,13 +201,13 @@ class Check {
         `queue ${queue.queue} of ${what} is on another connector: a flow lands on one; make the queue there, or give its name`,
       );
     }
-    if (onFailure !== undefined && !Object.hasOwn(POLICY_OF, onFailure)) {
+    if (onFailure !== undefined && (typeof onFailure !== 'string' || !Object.hasOwn(POLICY_OF, onFailure))) {
       const words = Object.keys(POLICY_OF).join(', ');
       throw inputError(`onFailure of ${what} must be one of ${words}, got ${show(onFailure)}`);
     }
-    for (const [i, child] of givenList(`the children of ${what}`, children).entries()) {
-      this.look(child, depth + 1, depth === 1 ? `child ${i}` : `${what}.${i}`);
-    }
+    const below = givenList(depth === 1 ? 'children' : `the children of ${what}`, children);
+    const looked = below.map((child, i) => this.look(child, depth + 1, depth === 1 ? `child ${i}` : `${what}.${i}`));
+    return { ...own, children: looked };
   }
 }
 

@@ -9,15 +9,19 @@ import { telemetry } from '../telemetry/index.js';
 import { EmqError, inputError, show } from '../wire/errors.js';
 import { checkId, Keyspace } from '../wire/keyspace.js';
 import { transitions } from '../wire/transitions.js';
+import type { Needs } from '../wire/durable.js';
 import type { FlowCounts } from '../wire/flow-transitions.js';
 import { Admission, type JobsOptions } from './admission.js';
 import type { Runs } from './child.js';
 import { Courier, type DeliveryReport } from './flow-delivery.js';
-import { Landing, landsWhole, portions, wholeInput } from './flow-landing.js';
+import { admissionsOf, type DurabilityOption } from './durability.js';
+import { landDurably, Landing, landsWhole, wholeInput } from './flow-landing.js';
 import { all, DEEPEST, naming, plan, PreparedFlow, type Flow, type FlowHome, type PlannedJob } from './flow-plan.js';
 import { childrenValues, entries, errorsOf } from './flow-reads.js';
 import { given, givenList, known, positive } from './input.js';
+import { checkWire } from './job-controls.js';
 import { Jobs, type Wire } from './jobs.js';
+import { portions } from './portions.js';
 import { decodeResult } from './results.js';
 import { QueueRunner } from './runner.js';
 
@@ -85,6 +89,7 @@ export class Flows<T = unknown, Input = T> {
         `the queue of Flows must be a name, a Jobs or a Queue (of a NamedQueue its .queue), got ${show(queue)}`,
       );
     }
+    checkWire('Flows', wire);
     this.queue = queue instanceof Jobs ? queue.queue : new Keyspace(queue).queue;
     this.#home = {
       queue: this.queue,
@@ -109,12 +114,14 @@ export class Flows<T = unknown, Input = T> {
    * larger one, or one over several queues, in steps: no parent of it can run before all of it has landed. When it rejects,
    * what has landed stays; add the same flow again (with ids of its own, or prepared) to land the rest.
    * @throws EmqError `EMQ_INPUT`; `EMQKIND` for an id that is no job's; `EMQSTATE` when a child's id is taken, or the flow was
-   *   there with other children, or was removed meanwhile; `EMQ_UNKNOWN_OUTCOME` when it may have landed whole.
+   *   there with other children, or was removed meanwhile; `EMQ_UNKNOWN_OUTCOME` when it may have landed whole;
+   *   `EMQ_DURABILITY` when it has landed whole and that was not confirmed as `durability` asks.
    */
-  async add(flow: Flow<Input> | PreparedFlow): Promise<AddedFlow> {
-    if (flow instanceof PreparedFlow) return this.#add({ flow: this.#mine(flow), fresh: false });
+  async add(flow: Flow<Input> | PreparedFlow, options: DurabilityOption = {}): Promise<AddedFlow> {
+    const needs = this.#home.admission.needs(known('add', options, ['durability']));
+    if (flow instanceof PreparedFlow) return this.#add({ flow: this.#mine(flow), fresh: false }, needs);
     return this.#producing(1, async (trace) => {
-      return this.#add({ flow: await plan(this.#home, flow, trace), fresh: true });
+      return this.#add({ flow: await plan(this.#home, flow, trace), fresh: true }, needs);
     });
   }
 
@@ -123,7 +130,11 @@ export class Flows<T = unknown, Input = T> {
    * the first is sent; one that fails does not keep the others from being added.
    * @throws EmqError `EMQ_INPUT`.
    */
-  async addBulk(flows: readonly (Flow<Input> | PreparedFlow)[]): Promise<AddedFlowOfMany[]> {
+  async addBulk(
+    flows: readonly (Flow<Input> | PreparedFlow)[],
+    options: DurabilityOption = {},
+  ): Promise<AddedFlowOfMany[]> {
+    const needs = this.#home.admission.needs(known('addBulk', options, ['durability']));
     const { length } = givenList('flows', flows);
     return this.#producing(length, async (trace) => {
       const planned = await Promise.all(
@@ -137,8 +148,8 @@ export class Flows<T = unknown, Input = T> {
       const results = new Map<Planned, AddedFlowOfMany>();
       const whole = planned.filter(({ flow }) => landsWhole(flow));
       for (const group of portions(whole, BULK, BULK_BYTES, ({ flow }) => flow.bytes))
-        await this.#addWhole(group, results);
-      for (const one of planned) if (!results.has(one)) results.set(one, await this.#tryAdd(one));
+        await this.#addWhole(group, results, needs);
+      for (const one of planned) if (!results.has(one)) results.set(one, await this.#tryAdd(one, needs));
       return planned.map((one) => results.get(one) as AddedFlowOfMany);
     });
   }
@@ -171,7 +182,8 @@ export class Flows<T = unknown, Input = T> {
   /** How many children a parent waits for, and which, about `limit` (default 500) at a time. */
   async dependencies(parentId: string, options: { limit?: number; cursor?: string } = {}): Promise<Dependencies> {
     const { limit = 500, cursor = '0' } = known('dependencies', options, ['limit', 'cursor']);
-    if (!/^\d{1,20}$/.test(cursor)) throw inputError(`cursor must be one that dependencies gave, got ${show(cursor)}`);
+    if (typeof cursor !== 'string' || !/^\d{1,20}$/.test(cursor))
+      throw inputError(`cursor must be one that dependencies gave, got ${show(cursor)}`);
     const input = { id: checkId(parentId), book: 'children', cursor, count: positive('limit', limit) } as const;
     const [counts, page] = await Promise.all([
       this.#runs.run(transitions.flow, { id: parentId }),
@@ -227,11 +239,11 @@ export class Flows<T = unknown, Input = T> {
     throw inputError(`the flow was prepared for queue ${flow.queue}, this is queue ${this.queue}`);
   }
 
-  async #add({ flow, fresh }: Planned): Promise<AddedFlow> {
+  async #add({ flow, fresh }: Planned, needs: Needs | undefined): Promise<AddedFlow> {
     let prepared = flow;
     for (let tries = 1; ; tries++) {
       const own = all(prepared.root).some(({ minted }) => !minted);
-      const outcome = await this.#land(prepared, own || !fresh);
+      const outcome = await this.#land(prepared, own || !fresh, needs);
       // an id that was minted just now and is taken means nothing to the caller: mint again (wire contract, section 1)
       const again = outcome === 'duplicate' && fresh && prepared.root.minted && tries < MINT_TRIES;
       if (!again) return { ...ids(prepared.root), outcome };
@@ -239,17 +251,18 @@ export class Flows<T = unknown, Input = T> {
     }
   }
 
-  async #land(flow: PreparedFlow, sentBefore: boolean): Promise<AddedFlow['outcome']> {
+  async #land(flow: PreparedFlow, sentBefore: boolean, needs: Needs | undefined): Promise<AddedFlow['outcome']> {
     try {
+      if (needs !== undefined) return await landDurably(this.#runner.wire, flow, sentBefore, needs);
       return await new Landing(this.#runner, flow, sentBefore).land();
     } catch (error) {
       throw error instanceof EmqError ? error.during(`adding flow ${flow.id} on queue ${flow.queue}`) : error;
     }
   }
 
-  async #tryAdd(one: Planned): Promise<AddedFlowOfMany> {
+  async #tryAdd(one: Planned, needs: Needs | undefined): Promise<AddedFlowOfMany> {
     try {
-      return await this.#add(one);
+      return await this.#add(one, needs);
     } catch (error) {
       if (!(error instanceof EmqError)) throw error;
       return { ...ids(one.flow.root), outcome: 'failed', error };
@@ -257,9 +270,19 @@ export class Flows<T = unknown, Input = T> {
   }
 
   /** Many in one write, and those that need a second look one by one. */
-  async #addWhole(group: readonly Planned[], results: Map<Planned, AddedFlowOfMany>): Promise<void> {
+  async #addWhole(
+    group: readonly Planned[],
+    results: Map<Planned, AddedFlowOfMany>,
+    needs: Needs | undefined,
+  ): Promise<void> {
+    if (group.length === 0) return;
     const calls = group.map(({ flow }) => this.#runner.call(this.queue, transitions.enqueueFlow, wholeInput(flow)));
-    const outcomes = await this.#runner.wire.runAll(calls);
+    const admissions = await admissionsOf(this.#runner.wire, this.queue, needs);
+    const outcomes = await admissions.runAll(calls, (reply, i) => {
+      const outcome = transitions.enqueueFlow.read(reply);
+      // what was there is looked at below
+      return outcome === 'added' ? { id: group[i]?.flow.id ?? '', outcome } : undefined;
+    });
     for (const [i, one] of group.entries()) {
       const outcome = outcomes[i];
       const { root } = one.flow;
@@ -269,7 +292,7 @@ export class Flows<T = unknown, Input = T> {
       } else if (outcome?.ok === true && transitions.enqueueFlow.read(outcome.reply) === 'added') {
         results.set(one, { ...ids(root), outcome: 'added' });
       } else {
-        results.set(one, await this.#tryAdd(one));
+        results.set(one, await this.#tryAdd(one, needs));
       }
     }
   }

@@ -50,18 +50,55 @@ export function given<T extends object>(what: string, value: T): T {
   return value;
 }
 
-/** Options: an object that has no other fields than these. A misspelt option must not be ignored in silence. */
+/**
+ * Options: an object that has no other fields than these. A misspelt option must not be ignored in silence.
+ * Each is read once, here: what a getter or a proxy says later is not looked at, and one that throws is a refusal too.
+ */
 export function known<T extends object>(what: string, value: T, names: readonly (keyof T & string)[]): T {
-  given(`the options of ${what}`, value);
-  const unknown = Object.keys(value).find((name) => !(names as readonly string[]).includes(name));
-  if (unknown === undefined) return value;
+  const all = `the options of ${what}`;
+  const unknown = namesOf(all, given(all, value)).find((name) => !(names as readonly string[]).includes(name));
+  if (unknown === undefined) return fields(all, value, names) as T;
   throw inputError(`unknown option ${show(unknown)} of ${what}: it takes ${names.join(', ')}`);
 }
 
-/** A list of objects. */
+/** A copy of these fields of an object, each read once; one that is absent stays so. */
+export function fields<T extends object, N extends keyof T & string>(
+  what: string,
+  value: T,
+  names: readonly N[],
+): Pick<T, N> {
+  // without a prototype: a field may have any name, __proto__ too
+  const copy = Object.create(null) as Partial<Pick<T, N>>;
+  try {
+    for (const name of names) if (name in value) copy[name] = value[name];
+  } catch (cause) {
+    throw inputError(`${what} cannot be read: ${said(cause)}`);
+  }
+  return copy as Pick<T, N>;
+}
+
+/** The names of an object's own fields. */
+export function namesOf(what: string, value: object): string[] {
+  try {
+    return Object.keys(value);
+  } catch (cause) {
+    throw inputError(`${what} cannot be read: ${said(cause)}`);
+  }
+}
+
+/** What was thrown, in a few words. Never throws, whatever that was. */
+export function said(thrown: unknown): string {
+  try {
+    return String(thrown instanceof Error ? thrown.message : show(thrown));
+  } catch {
+    return 'something that cannot be printed';
+  }
+}
+
+/** A list, as a copy: a hole in it is an item that is not there. */
 export function givenList<T>(what: string, value: readonly T[]): readonly T[] {
   if (!Array.isArray(value)) throw inputError(`${what} must be a list, got ${show(value)}`);
-  return value as readonly T[];
+  return Array.from(value as readonly T[]);
 }
 
 /** A plain object: not null, a list or bytes. */

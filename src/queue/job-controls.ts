@@ -18,6 +18,7 @@ import {
   type RecoveryLeg,
 } from '../wire/transitions.js';
 import { Admission, type JobsOptions } from './admission.js';
+import { checkLine, checkProgress, checkReason } from './bounds.js';
 import type { Runs } from './child.js';
 import type { Codec } from './codec.js';
 import { anyInteger, bytes, givenList, known, notNegative, positive } from './input.js';
@@ -28,6 +29,13 @@ import { checkWhen, type RunAt } from './run-at.js';
 export interface Wire {
   run(call: Call): Promise<Reply>;
   runAll(calls: readonly Call[]): Promise<Outcome[]>;
+}
+
+/** @throws EmqError `EMQ_INPUT` for what does not run calls. */
+export function checkWire(what: string, wire: Wire): Wire {
+  const { run, runAll } = (wire ?? {}) as Partial<Record<keyof Wire, unknown>>;
+  if (typeof run === 'function' && typeof runAll === 'function') return wire;
+  throw inputError(`the first argument of ${what} is a Connector (await Connector.connect(...)), got ${show(wire)}`);
 }
 
 /** In which order ids are listed: as they are to be served, or the other way round. */
@@ -54,7 +62,7 @@ export class JobControls<T = unknown, Input = T> {
     this.#admission = new Admission(options);
     this.keys = new Keyspace(queue);
     this.queue = queue;
-    this.#wire = wire;
+    this.#wire = checkWire('Jobs', wire);
     this.runs = { run: (transition, input) => this.#run(transition, input) };
   }
 
@@ -90,18 +98,18 @@ export class JobControls<T = unknown, Input = T> {
     });
   }
 
-  /** Writes how far a job is, and publishes it on the queue's events channel. */
+  /** Writes how far a job is, at most 64 KiB, and publishes it on the queue's events channel. */
   async updateProgress(id: string, progress: string | number): Promise<'updated' | 'gone'> {
     if (typeof progress !== 'string' && typeof progress !== 'number') {
       throw inputError(`progress must be text or a number, got ${show(progress)}`);
     }
-    return await this.runs.run(transitions.updateProgress, { id: checkId(id), progress: String(progress) });
+    return await this.runs.run(transitions.updateProgress, { id: checkId(id), progress: checkProgress(progress) });
   }
 
-  /** Adds a log line; with `keep` only that many of the newest stay. Answers the number of lines. */
+  /** Adds a log line of at most 64 KiB; with `keep` only that many of the newest stay. Answers the number of lines. */
   async addLog(id: string, line: string | Uint8Array, options: { keep?: number } = {}): Promise<number | 'gone'> {
     const { keep = 0 } = known('addLog', options, ['keep']);
-    const input = { id: checkId(id), line: bytes('line', line), keep: notNegative('keep', keep) };
+    const input = { id: checkId(id), line: checkLine(bytes('line', line)), keep: notNegative('keep', keep) };
     return await this.runs.run(transitions.addLog, input);
   }
 
@@ -121,11 +129,11 @@ export class JobControls<T = unknown, Input = T> {
   /**
    * Cancels a job wherever it is: one that waits or is scheduled is removed; one that runs is `signalled`: its consumer,
    * on whatever process, aborts its signal, and if the handler then throws the job is dead. A signal is heard only by a
-   * consumer that is connected now. @throws EmqError `EMQLOCK`.
+   * consumer that is connected now. A reason has at most 4 KiB. @throws EmqError `EMQLOCK`.
    */
   async cancel(id: string, reason = ''): Promise<'removed' | 'signalled' | 'dead' | 'gone'> {
     if (typeof reason !== 'string') throw inputError(`the reason of a cancel must be text, got ${show(reason)}`);
-    return await this.runs.run(transitions.cancel, { id: checkId(id), reason });
+    return await this.runs.run(transitions.cancel, { id: checkId(id), reason: checkReason(reason) });
   }
 
   /**

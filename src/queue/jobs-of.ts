@@ -6,6 +6,7 @@
 import { inputError, show } from '../wire/errors.js';
 import type { JobsOptions } from './admission.js';
 import { given } from './input.js';
+import { checkWire } from './job-controls.js';
 import { Jobs, type Wire } from './jobs.js';
 
 /** @throws EmqError `EMQ_INPUT` for anything else, or a queue on another connector. */
@@ -15,9 +16,7 @@ export function jobsOf<T, Input>(
   queue: string | Jobs<T, Input>,
   options: JobsOptions<T, Input> = {},
 ): Jobs<T, Input> {
-  if (typeof (given(`the first argument of ${what}, a Connector,`, wire) as Partial<Wire>).run !== 'function') {
-    throw inputError(`the first argument of ${what} is a Connector (await Connector.connect(...)), got ${show(wire)}`);
-  }
+  checkWire(what, wire);
   if (typeof queue === 'string') return new Jobs(wire, queue, options);
   if (!(queue instanceof Jobs)) {
     throw inputError(

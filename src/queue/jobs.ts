@@ -13,12 +13,15 @@ import type { Call, Reply } from '../wire/call.js';
 import { EmqError, inputError, show } from '../wire/errors.js';
 import { checkId } from '../wire/keyspace.js';
 import { transitions, type Source, type When } from '../wire/transitions.js';
-import { ENQUEUE, type Admitted, type EnqueueOptions } from './admission.js';
+import { ENQUEUE, ITEM, type Admitted, type EnqueueItem, type EnqueueOptions } from './admission.js';
+import { errorBytes } from './bounds.js';
 import { complete, fail } from './child.js';
-import { anyInteger, bytes, given, givenList, known, positive } from './input.js';
+import { admissionsOf, type Admissions, type DurabilityOption } from './durability.js';
+import { anyInteger, bytes, fields, given, givenList, known, positive } from './input.js';
 import { Job, TakenJob, type HeldJob } from './job.js';
 import { callOf, JobControls } from './job-controls.js';
 import { encodeResult } from './results.js';
+import { portions } from './portions.js';
 import { checkWhen, type RunAt } from './run-at.js';
 
 export type { Wire } from './job-controls.js';
@@ -47,7 +50,9 @@ export interface Scheduled {
 type Landed = Enqueued | Scheduled;
 
 const MINT_TRIES = 8;
+/** So many jobs, and bytes, leave in one write. */
 const BULK_STEP = 1000;
+const BULK_BYTES = 8 * 1_048_576;
 
 /**
  * The verbs of one queue. `T` is the payload that a claim gives; `Input` is what may be enqueued, which differs from `T`
@@ -57,38 +62,51 @@ export class Jobs<T = unknown, Input = T> extends JobControls<T, Input> {
   /**
    * Adds a job that can be claimed at once, flat or in a lane (`group`). With an id of your own, a second time is
    * `duplicate`; with a dedup id, see `DedupOptions`. The id of the outcome is that of the job that stands.
+   * @throws EmqError `EMQ_INPUT`; `EMQ_UNKNOWN_OUTCOME`; with `durability` also `EMQ_DURABILITY`: the job is there and was not
+   *   confirmed in time (`error.unconfirmed`).
    */
   async enqueue(payload: Input | Uint8Array, options: EnqueueOptions = {}): Promise<Enqueued> {
-    known('enqueue', options, ENQUEUE);
+    const own = known('enqueue', options, ENQUEUE);
     return await this.#producing('enqueue', 1, async (trace) => {
-      const admission = await this.admission.of(payload, options, trace);
-      return await this.#admit<Enqueued>(options.id, admission);
+      const admission = await this.admission.of(payload, own, trace);
+      return await this.#admit<Enqueued>(own.id, admission, await this.#admissions(own));
     });
   }
 
   /**
    * Adds many jobs in few writes; results are in the order of the items. Not one step: each job is added by itself.
-   * Every item is checked before the first is sent.
+   * Every item is checked before the first is sent. With `durability` one that was not confirmed is `failed` with
+   * `EMQ_DURABILITY`, and is there.
    */
-  async enqueueMany(items: readonly (EnqueueOptions & { payload: Input | Uint8Array })[]): Promise<EnqueuedMany[]> {
-    const { length } = givenList('items', items);
-    return await this.#producing('enqueueMany', length, async (trace) => await this.#enqueueMany(items, trace));
+  async enqueueMany(
+    items: readonly (EnqueueItem & { payload: Input | Uint8Array })[],
+    options: DurabilityOption = {},
+  ): Promise<EnqueuedMany[]> {
+    const all = givenList('items', items);
+    const own = known('enqueueMany', options, ['durability']);
+    return await this.#producing('enqueueMany', all.length, async (trace) => await this.#enqueueMany(all, own, trace));
   }
 
   async #enqueueMany(
-    items: readonly (EnqueueOptions & { payload: Input | Uint8Array })[],
+    items: readonly (EnqueueItem & { payload: Input | Uint8Array })[],
+    durability: DurabilityOption,
     trace: Readonly<Record<string, string>>,
   ): Promise<EnqueuedMany[]> {
     const inputs = await Promise.all(
-      items.map(async (item) => ({
-        id: known('an item', item, [...ENQUEUE, 'payload']).id === undefined ? mint() : checkId(item.id as string),
-        admission: await this.admission.of(item.payload, item, trace),
-      })),
+      items.map(async (item) => {
+        const own = known('an item', item, ITEM);
+        const id = own.id === undefined ? mint() : checkId(own.id);
+        return { id, minted: own.id === undefined, admission: await this.admission.of(own.payload, own, trace) };
+      }),
     );
+    const admissions = await this.#admissions(durability);
     const results: EnqueuedMany[] = [];
-    for (let i = 0; i < inputs.length; i += BULK_STEP) {
-      const step = inputs.slice(i, i + BULK_STEP).map((input) => ({ ...input, ...this.#landing(input) }));
-      const outcomes = await this.wire.runAll(step.map(({ call }) => call));
+    for (const portion of portions(inputs, BULK_STEP, BULK_BYTES, sizeOf)) {
+      const step = portion.map((input) => ({ ...input, ...this.#landing(input) }));
+      const outcomes = await admissions.runAll(
+        step.map(({ call }) => call),
+        (reply, j) => step[j]?.read(reply),
+      );
       for (const [j, outcome] of outcomes.entries()) {
         const input = step[j];
         if (input === undefined) continue;
@@ -97,8 +115,8 @@ export class Jobs<T = unknown, Input = T> extends JobControls<T, Input> {
           const answer = input.read(outcome.reply) as Enqueued;
           // an id of our own that is taken was never the caller's wish: mint again
           results.push(
-            answer.outcome === 'duplicate' && items[i + j]?.id === undefined
-              ? await this.#enqueueAgain(input.admission)
+            answer.outcome === 'duplicate' && input.minted
+              ? await this.#enqueueAgain(input.admission, admissions)
               : answer,
           );
         }
@@ -112,11 +130,11 @@ export class Jobs<T = unknown, Input = T> extends JobControls<T, Input> {
    * Outcomes as of `enqueue`.
    */
   async schedule(payload: Input | Uint8Array, runAt: RunAt, options: EnqueueOptions = {}): Promise<Scheduled> {
-    known('schedule', options, ENQUEUE);
+    const own = known('schedule', options, ENQUEUE);
     const when = checkWhen(runAt);
     return await this.#producing('schedule', 1, async (trace) => {
-      const admission = await this.admission.of(payload, options, trace);
-      return await this.#admit<Scheduled>(options.id, admission, when);
+      const admission = await this.admission.of(payload, own, trace);
+      return await this.#admit<Scheduled>(own.id, admission, await this.#admissions(own), when);
     });
   }
 
@@ -161,15 +179,18 @@ export class Jobs<T = unknown, Input = T> extends JobControls<T, Input> {
 
   /**
    * The job is done: it leaves no key behind. `gone`: it was done already. `result` is what a flow child gives its parent:
-   * bytes as they are, anything else as JSON. @throws `EMQSTALE` `EMQSTATE`.
+   * bytes as they are, anything else as JSON, at most 1 MiB. @throws `EMQSTALE` `EMQSTATE`.
    */
   async complete(job: HeldJob, options: { result?: unknown } = {}): Promise<'completed' | 'gone'> {
     const { result } = known('complete', options, ['result']);
-    return (await complete(this.runs, checkHeld(job), () => encodeResult(job.id, result))).now;
+    const held = checkHeld(job);
+    const encoded = encodeResult(held.id, result);
+    return (await complete(this.runs, held, () => encoded)).now;
   }
 
   /**
-   * The job failed: it is tried again after `delayMs`, or `dead` once it was claimed `maxAttempts` times.
+   * The job failed: it is tried again after `delayMs`, or `dead` once it was claimed `maxAttempts` times. Of the error the
+   * row keeps 4 KiB.
    * @throws EmqError `EMQSTALE` (another token, or no such job), `EMQSTATE` (not held).
    */
   async fail(
@@ -181,7 +202,7 @@ export class Jobs<T = unknown, Input = T> extends JobControls<T, Input> {
       ...checkHeld(job),
       delayMs: anyInteger('delayMs', delayMs),
       maxAttempts: positive('maxAttempts', maxAttempts),
-      error: bytes('error', error),
+      error: errorBytes(bytes('error', error)),
     };
     return (await fail(this.runs, failure)).now;
   }
@@ -262,11 +283,15 @@ export class Jobs<T = unknown, Input = T> extends JobControls<T, Input> {
     return { call, read: (reply) => ({ id, outcome: transitions.schedule.read(reply) }) };
   }
 
+  async #admissions(durability: DurabilityOption): Promise<Admissions> {
+    return await admissionsOf(this.wire, this.queue, this.admission.needs(durability));
+  }
+
   /** The second try of one item of many: whatever becomes of it, the other items keep their answers. */
-  async #enqueueAgain(admission: Admitted): Promise<EnqueuedMany> {
+  async #enqueueAgain(admission: Admitted, admissions: Admissions): Promise<EnqueuedMany> {
     const ids: string[] = [];
     try {
-      return await this.#admit<Enqueued>(undefined, admission, undefined, ids);
+      return await this.#admit<Enqueued>(undefined, admission, admissions, undefined, ids);
     } catch (error) {
       if (!(error instanceof EmqError)) throw error;
       return { id: ids.at(-1) ?? '', outcome: 'failed', error };
@@ -280,6 +305,7 @@ export class Jobs<T = unknown, Input = T> extends JobControls<T, Input> {
   async #admit<L extends Landed>(
     own: string | undefined,
     admission: Admitted,
+    admissions: Admissions,
     when?: When,
     tried: string[] = [],
   ): Promise<L> {
@@ -289,7 +315,7 @@ export class Jobs<T = unknown, Input = T> extends JobControls<T, Input> {
       const { call, read } = this.#landing({ id, admission, when });
       let landed: Landed;
       try {
-        landed = read(await this.wire.run(call));
+        landed = await admissions.run(call, read);
       } catch (error) {
         if (!(error instanceof EmqError)) throw error;
         throw error.during(`${call.transition.name} ${id} on queue ${this.queue}`);
@@ -304,7 +330,12 @@ export class Jobs<T = unknown, Input = T> extends JobControls<T, Input> {
   }
 }
 
+function sizeOf({ admission }: { readonly admission: Admitted }): number {
+  return admission.payload.length + (admission.opts?.length ?? 0);
+}
+
 function checkHeld(job: HeldJob): HeldJob {
-  given('job (what claim gave, or { id, token })', job);
-  return { id: checkId(job.id), token: positive('token', job.token) };
+  const what = 'job (what claim gave, or { id, token })';
+  const { id, token } = fields(what, given(what, job), ['id', 'token']);
+  return { id: checkId(id), token: positive('token', token) };
 }

@@ -12,9 +12,10 @@ import { EmqError, inputError, show } from '../wire/errors.js';
 import { checkGroup, checkId } from '../wire/keyspace.js';
 import type { LaneInfo, LaneSettingName, Settings } from '../wire/lane-transitions.js';
 import { transitions } from '../wire/transitions.js';
-import { LANE_ENQUEUE, type EnqueueOptions, type JobsOptions } from './admission.js';
+import { ITEM, LANE_ENQUEUE, type EnqueueItem, type EnqueueOptions, type JobsOptions } from './admission.js';
 import type { Runs } from './child.js';
-import { given, givenList, known, positive } from './input.js';
+import type { DurabilityOption } from './durability.js';
+import { givenList, known, positive } from './input.js';
 import { TakenJob } from './job.js';
 import type { Enqueued, EnqueuedMany, Jobs, Scheduled, Wire } from './jobs.js';
 import { jobsOf } from './jobs-of.js';
@@ -74,8 +75,8 @@ export class Lanes<T = unknown, Input = T> {
 
   /** Adds a job to a lane: `Jobs.enqueue` with its `group`. It waits while the lane is paused, at its limit or its rate. */
   async enqueue(group: string, payload: Input | Uint8Array, options: LaneEnqueueOptions = {}): Promise<Enqueued> {
-    known('enqueue', options, LANE_ENQUEUE);
-    return await this.#jobs.enqueue(payload, { ...options, group: checkGroup(group) });
+    const own = known('enqueue', options, LANE_ENQUEUE);
+    return await this.#jobs.enqueue(payload, { ...own, group: checkGroup(group) });
   }
 
   /** Adds a job that goes to its lane when its time has come: `Jobs.schedule` with its `group`. */
@@ -85,16 +86,18 @@ export class Lanes<T = unknown, Input = T> {
     runAt: RunAt,
     options: LaneEnqueueOptions = {},
   ): Promise<Scheduled> {
-    known('schedule', options, LANE_ENQUEUE);
-    return await this.#jobs.schedule(payload, runAt, { ...options, group: checkGroup(group) });
+    const own = known('schedule', options, LANE_ENQUEUE);
+    return await this.#jobs.schedule(payload, runAt, { ...own, group: checkGroup(group) });
   }
 
   /** Adds many jobs to lanes, each with its `group`, in few writes: `Jobs.enqueueMany`. */
   async enqueueMany(
-    items: readonly (EnqueueOptions & { group: string; payload: Input | Uint8Array })[],
+    items: readonly (EnqueueItem & { group: string; payload: Input | Uint8Array })[],
+    options: DurabilityOption = {},
   ): Promise<EnqueuedMany[]> {
-    for (const item of givenList('items', items)) checkGroup(given('an item', item).group);
-    return await this.#jobs.enqueueMany(items);
+    const all = givenList('items', items).map((item) => known('an item', item, ITEM));
+    for (const { group } of all) checkGroup(group);
+    return await this.#jobs.enqueueMany(all, options);
   }
 
   /** Claims the next job of the lane whose turn it is, for `leaseMs`; null where no lane can be served. */

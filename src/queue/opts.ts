@@ -5,9 +5,9 @@
  * field that makes no sense counts as absent, and everything unknown is kept for the handler.
  * Does not: apply a limit (the consumer does).
  */
-import { inputError, show } from '../wire/errors.js';
+import { EmqError, inputError, show } from '../wire/errors.js';
 import { checkBackoff, parseBackoff, type BackoffPolicy } from './backoff.js';
-import { LARGEST, plainObject, positive } from './input.js';
+import { LARGEST, plainObject, positive, said } from './input.js';
 
 /** A job's own limits. They win over the consumer's. */
 export interface JobLimits {
@@ -52,7 +52,13 @@ export function optsText(
   limits: JobLimits & { opts?: Readonly<Record<string, unknown>> | undefined },
   trace: Readonly<Record<string, string>> = {},
 ): string | undefined {
-  const all: Record<string, unknown> = { ...(limits.opts === undefined ? {} : plainObject('opts', limits.opts)) };
+  const { opts } = limits;
+  const all: Record<string, unknown> = {};
+  try {
+    Object.assign(all, opts === undefined ? {} : plainObject('opts', opts));
+  } catch (cause) {
+    throw cause instanceof EmqError ? cause : inputError(`opts cannot be read: ${said(cause)}`);
+  }
   for (const name of LIMIT_NAMES) if (limits[name] !== undefined) all[name] = limits[name];
   check(all);
   if (Object.keys(trace).length > 0) all['trace'] = trace;
@@ -61,7 +67,7 @@ export function optsText(
   try {
     text = JSON.stringify(all);
   } catch (cause) {
-    throw inputError(`opts have no JSON form: ${cause instanceof Error ? cause.message : show(cause)}`);
+    throw inputError(`opts have no JSON form: ${said(cause)}`);
   }
   // a toJSON may make anything of them
   if (text?.startsWith('{') !== true) throw inputError('opts must be a plain object in their JSON form too');
@@ -88,7 +94,8 @@ export function readOpts(bytes: Buffer | null): ReadOpts {
   };
 }
 
-function check({ name, maxAttempts, backoff, timeoutMs }: Record<string, unknown>): void {
+function check(all: Record<string, unknown>): void {
+  const { name, maxAttempts, backoff, timeoutMs } = all;
   if (name !== undefined && (typeof name !== 'string' || name === '' || name.length > LONGEST_NAME)) {
     throw inputError(`the name of a job must be a string of 1 to ${LONGEST_NAME} characters, got ${show(name)}`);
   }
@@ -96,7 +103,7 @@ function check({ name, maxAttempts, backoff, timeoutMs }: Record<string, unknown
   if (typeof backoff === 'function') {
     throw inputError('the backoff of a job must be a policy or ms: a function cannot travel, give it to the consumer');
   }
-  if (backoff !== undefined) checkBackoff('backoff', backoff as BackoffPolicy);
+  if (backoff !== undefined) all['backoff'] = checkBackoff('backoff', backoff as BackoffPolicy);
   if (timeoutMs !== undefined) checkTimer('timeoutMs', timeoutMs as number);
 }
 

@@ -13,7 +13,7 @@ import { STEP } from './lane-walk.js';
 export interface Purged {
   /** Jobs that are gone. */
   readonly removed: number;
-  /** Jobs that stay, since a `:lock` holds them. */
+  /** Jobs that stay, since a `:lock`, or a field `lock` of the row, holds them. */
   readonly kept: number;
 }
 

@@ -39,8 +39,8 @@ async function register(wire: Wire, queue: string, mode: 'add' | 'remove'): Prom
 /**
  * The names of all queues on the server or cluster, sorted: those in the registry, and those that have keys, jobs' rows
  * aside. Looking for keys goes over the whole database in steps; with `scan: false` only the registry is read.
- * @throws EmqError `EMQ_CONNECTION` when a primary is away, `NOPERM` without `+scan`, or without `scan` the right
- *   to read `{emq}:queues`.
+ * @throws EmqError `EMQ_CONNECTION` when a primary is away (without `scan`: the one that has the registry), `NOPERM` without
+ *   `+scan`, or without `scan` the right to read `{emq}:queues`.
  */
 export async function listQueues(connector: Connector, options: { scan?: boolean } = {}): Promise<string[]> {
   if (!(connector instanceof Connector)) {
@@ -49,21 +49,21 @@ export async function listQueues(connector: Connector, options: { scan?: boolean
   const { scan = true } = known('listQueues', options, ['scan']);
   if (typeof scan !== 'boolean') throw inputError(`scan must be true or false, got ${show(scan)}`);
   const names = new Set<string>();
-  await Promise.all(
-    connector.primaries().map(async (ask) => {
-      for (const name of await registered(ask, scan)) names.add(name);
-      if (scan) for await (const name of keyed(ask)) names.add(name);
-    }),
-  );
+  const search = async (ask: Ask): Promise<void> => {
+    for await (const name of keyed(ask)) names.add(name);
+  };
+  const searches = scan ? connector.primaries().map(search) : [];
+  const [named] = await Promise.all([registered(connector.commons, scan), ...searches]);
+  for (const name of named) names.add(name);
   return [...names].filter(isQueue).sort();
 }
 
-/** The names in the registry that one primary has. @internal */
+/** The names in the registry, asked of who has it. @internal */
 export async function registered(ask: Ask, optional: boolean): Promise<string[]> {
   try {
     return list('ZRANGE', await ask('ZRANGE', [REGISTRY_KEY, '0', '-1'])).map((name) => string('ZRANGE', name));
   } catch (error) {
-    // On a cluster one node has it, and only that one.
+    // One node of a cluster, met by itself, has it or has it not.
     const { code } = error as EmqError;
     if (code === 'MOVED' || (optional && code === 'NOPERM')) return [];
     throw error;

@@ -59,6 +59,7 @@ const LONGEST_EVERY_MS = 3_155_760_000_000;
 /** The year 10000. */
 const LATEST_MS = 253_402_300_800_000;
 const MOST_PATTERNS = 1_000;
+const LONGEST_CRON = 1_000;
 
 /** @throws EmqError `EMQ_INPUT` with what is wrong and what to give instead. */
 export function checkSchedule(schedule: RepeatSchedule): RepeatSpec {
@@ -168,6 +169,9 @@ function cronOf(cron: string, timeZone: string): Cron {
 
 function pattern(given: string, timeZone: string): Pick<RepeatSpec, 'cron' | 'timeZone'> {
   if (typeof given !== 'string') throw inputError(`cron must be text such as "0 3 * * *", got ${show(given)}`);
+  if (given.length > LONGEST_CRON) {
+    throw inputError(`cron may have ${LONGEST_CRON} characters, got ${given.length}: make several repeats of it`);
+  }
   const fields = given.trim().split(/\s+/);
   // croner takes a date too, which is no repeat
   if (!(fields.length >= 5 && fields.length <= 7) && !/^@[a-z]+$/.test(given.trim())) {

@@ -13,7 +13,7 @@ import { transitions } from '../wire/transitions.js';
 import type { Admission, JobsOptions } from './admission.js';
 import type { Runs } from './child.js';
 import type { Codec } from './codec.js';
-import { known, plainObject } from './input.js';
+import { fields, given, known, plainObject } from './input.js';
 import type { Jobs, Wire } from './jobs.js';
 import { jobsOf } from './jobs-of.js';
 import { LIMIT_NAMES, readOpts, type JobLimits } from './opts.js';
@@ -89,6 +89,11 @@ export class Repeats<T = unknown, Input = T> {
    * @throws EmqError `EMQ_INPUT` for a queue name outside the grammar, or a wrong option.
    */
   constructor(connector: Wire, queue: string | Jobs<T, Input>, options: JobsOptions<T, Input> = {}) {
+    if (fields('options', given('options', options), ['durability']).durability !== undefined) {
+      throw inputError(
+        'a repeat takes no durability: whoever needs it puts it again at every start, and what it has fired is fired',
+      );
+    }
     const jobs = jobsOf('Repeats', connector, queue, options);
     this.queue = jobs.queue;
     this.#admission = jobs.admission;

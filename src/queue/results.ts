@@ -5,8 +5,8 @@
  * else is JSON. Does not: know a queue's codec, which is for payloads: children of one parent may be of many queues.
  */
 import type { Arg } from '../wire/call.js';
-import { inputError, show } from '../wire/errors.js';
-import { asBuffer } from './input.js';
+import { inputError } from '../wire/errors.js';
+import { asBuffer, said } from './input.js';
 
 /** The most bytes of a result: as many as a payload may have unless that is set otherwise. */
 const MOST_BYTES = 1_048_576;
@@ -18,8 +18,9 @@ export function encodeResult(child: string, value: unknown): Arg {
   try {
     text = JSON.stringify(value);
   } catch (cause) {
-    const why = cause instanceof Error ? cause.message : show(cause);
-    throw inputError(`the result of ${child} has no JSON form for its parent: ${why}; give bytes or plain data`);
+    throw inputError(
+      `the result of ${child} has no JSON form for its parent: ${said(cause)}; give bytes or plain data`,
+    );
   }
   // undefined and functions
   return text === undefined ? child : measured(child, Buffer.from(text));

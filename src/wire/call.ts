@@ -22,7 +22,14 @@ export interface Script {
 
 /** The native commands of the module `trafikey` (wire contract, section 7). */
 export type NativeCommand =
-  'EMQ.CLAIM' | 'EMQ.TAKE' | 'EMQ.RELEASE' | 'EMQ.COMPLETE' | 'EMQ.FAIL' | 'EMQ.STALLED.CHECK';
+  | 'EMQ.CLAIM'
+  | 'EMQ.CLAIM.BATCH'
+  | 'EMQ.TAKE'
+  | 'EMQ.TAKE.BATCH'
+  | 'EMQ.RELEASE'
+  | 'EMQ.COMPLETE'
+  | 'EMQ.FAIL'
+  | 'EMQ.STALLED.CHECK';
 
 /**
  * One transition or read, declared once. `Input` is what a verb gives, `Result` what it gets back.
@@ -36,6 +43,8 @@ export interface Transition<Input, Result> {
   readonly readOnly: boolean;
   /** True if a call whose reply was lost may be sent again without harm (wire contract, section 10). */
   readonly repeatable: boolean;
+  /** Set where the keys are in the slot of `{emq}`, and not in the queue's. */
+  readonly slot?: 'registry';
   /** The names of the keys and arguments, for traces and documents; a trailing `...` may repeat. */
   readonly keyNames: readonly string[];
   readonly argNames: readonly string[];
@@ -46,7 +55,7 @@ export interface Transition<Input, Result> {
 /** What the wire needs of a transition: everything but the reading of its input and reply. */
 export type WireTransition = Pick<
   Transition<never, unknown>,
-  'name' | 'script' | 'native' | 'readOnly' | 'repeatable' | 'keyNames' | 'argNames'
+  'name' | 'script' | 'native' | 'readOnly' | 'repeatable' | 'slot' | 'keyNames' | 'argNames'
 >;
 
 /** One call, laid out and ready to be sent by either executor. */
@@ -61,6 +70,8 @@ export interface Call {
    * second time, not even where that would do no harm. A sweep must not be the first thing after a reconnect.
    */
   readonly once?: true;
+  /** Told, before the reply is given, on which socket it ran. */
+  readonly ran?: (socket: object | undefined) => void;
 }
 
 /** The outcome of one call of several that were sent together. */

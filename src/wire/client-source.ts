@@ -8,16 +8,27 @@
  * - the offline queue and MaxRetries: a call would wait without end, or be sent after its caller gave up;
  * - the ready check: it polls INFO on timers that outlive a close; the fence's own reads tell the same.
  */
+import type { ConnectionOptions } from 'node:tls';
+
 import { Cluster, Redis, type ClusterNode, type ClusterOptions, type RedisOptions } from 'ioredis';
 
 import type { Settings } from './connector-options.js';
 import { readUrl } from './connector-url.js';
 import { inputError } from './errors.js';
 
+/** A host and a port, and how TLS is spoken to it, if it is. */
+export interface Endpoint {
+  readonly host: string;
+  readonly port: number;
+  readonly tls: ConnectionOptions | undefined;
+}
+
 /** Makes clients for one place. */
 export interface ClientSource {
   /** The place, for errors and events: an address or a path, never a user or a password. */
   readonly where: string;
+  /** The one address that it begins with; undefined for a socket, and behind sentinels. */
+  readonly endpoint?: Endpoint | undefined;
   /** A new client, not connected. */
   create(): Redis | Cluster;
   /** Takes the password out of a text that the server wrote. */
@@ -87,12 +98,12 @@ export function clientSource(settings: Settings): ClientSource {
   }
   const options = client.options as RedisOptions;
   const template = (client as unknown as Redis).duplicate(tamed(settings));
-  return source(address(options), () => template.duplicate(), secretsOf(options));
+  return source(address(options), () => template.duplicate(), secretsOf(options), endpointOf(options));
 }
 
 function fromRedis(options: RedisOptions, settings: Settings): ClientSource {
   const all = { ...options, ...tamed(settings) };
-  return source(address(options), () => new Redis(all), secretsOf(options));
+  return source(address(options), () => new Redis(all), secretsOf(options), endpointOf(options));
 }
 
 function fromCluster(nodes: readonly ClusterNode[], options: ClusterOptions, settings: Settings): ClientSource {
@@ -100,7 +111,8 @@ function fromCluster(nodes: readonly ClusterNode[], options: ClusterOptions, set
   const redisOptions = { ...(tls ? { tls: {} } : {}), ...options.redisOptions, ...tamedNode(settings) };
   const all = { ...options, ...tamedCluster(), redisOptions };
   const where = `the cluster at ${start.map(({ host, port }) => `${host}:${port}`).join(', ')}`;
-  return source(where, () => new Cluster(start.slice(), all), secretsOf(redisOptions));
+  const first = endpointOf({ ...start[0], tls: redisOptions.tls });
+  return source(where, () => new Cluster(start.slice(), all), secretsOf(redisOptions), first);
 }
 
 /**
@@ -127,8 +139,8 @@ function tamedNode(settings: Settings): NonNullable<ClusterOptions['redisOptions
 function readNodes(nodes: readonly ClusterNode[]): { start: { host: string; port: number }[]; tls: boolean } {
   let tls = false;
   const start = nodes.map((node) => {
-    if (typeof node === 'object' && node !== null) return { host: node.host ?? '127.0.0.1', port: node.port ?? 6379 };
-    if (typeof node === 'number') return { host: '127.0.0.1', port: node };
+    if (typeof node === 'object' && node !== null) return checkNode(node);
+    if (typeof node === 'number') return checkNode({ port: node });
     const found = readUrl(String(node).includes('://') ? String(node) : `valkey://${String(node)}`);
     if (
       found.host === undefined ||
@@ -144,15 +156,42 @@ function readNodes(nodes: readonly ClusterNode[]): { start: { host: string; port
   return { start, tls };
 }
 
+/** The library would throw, or ask the system for anything. Each part is read once. */
+function checkNode(node: { readonly host?: unknown; readonly port?: unknown }): { host: string; port: number } {
+  let [host, port]: unknown[] = [];
+  try {
+    host = node.host ?? '127.0.0.1';
+    port = node.port ?? 6379;
+  } catch {
+    throw inputError('a node of cluster.nodes cannot be read: its host or port throws');
+  }
+  // an environment variable is text
+  const number = typeof port === 'string' && /^\d{1,5}$/.test(port) ? Number(port) : port;
+  if (
+    typeof host === 'string' &&
+    host !== '' &&
+    Number.isInteger(number) &&
+    Number(number) >= 1 &&
+    Number(number) < 65_536
+  )
+    return { host, port: Number(number) };
+  throw inputError('a node of cluster.nodes must be { host, port }: text, and a number from 1 to 65535');
+}
+
 function merge(url: string | undefined, redis: RedisOptions): RedisOptions {
   if (url === undefined) return redis;
   const { tls, ...endpoint } = readUrl(url);
   return { ...redis, ...endpoint, ...(tls === undefined ? {} : { tls: redis.tls ?? tls }) };
 }
 
-function source(where: string, create: () => Redis | Cluster, secrets: readonly string[]): ClientSource {
+function source(
+  where: string,
+  create: () => Redis | Cluster,
+  secrets: readonly string[],
+  endpoint?: Endpoint,
+): ClientSource {
   const redact = (text: string) => secrets.reduce((left, secret) => left.replaceAll(secret, '***'), text);
-  return { where, create, redact };
+  return { where, endpoint, create, redact };
 }
 
 function secretsOf(options: { password?: unknown; sentinelPassword?: unknown } | null | undefined): string[] {
@@ -160,6 +199,10 @@ function secretsOf(options: { password?: unknown; sentinelPassword?: unknown } |
   return [options?.password, options?.sentinelPassword].filter(
     (s): s is string => typeof s === 'string' && s.length > 3,
   );
+}
+
+function endpointOf({ host = 'localhost', port = 6379, path, sentinels, tls }: RedisOptions): Endpoint | undefined {
+  return path === undefined && sentinels === undefined ? { host, port, tls } : undefined;
 }
 
 /** Where these options lead, for errors, and to tell one node from another. */

@@ -27,6 +27,9 @@ export interface Sent {
 /** Makes a command of the class that the client understands: a client may come from another copy of ioredis. */
 export type CommandFactory = (command: string, args: readonly Arg[], slot?: number) => Command & Sent;
 
+/** Calls one of both: the command goes on, or ends with the refusal. */
+export type Moved = (follow: () => void, stop: () => void) => void;
+
 const factories = new WeakMap<typeof Command, CommandFactory>();
 
 /** The factory for this client's own copy of ioredis. */
@@ -37,15 +40,34 @@ export function commandsOf(client: Redis | Cluster): CommandFactory {
   return factory;
 }
 
-/** Sends it. On a cluster it follows redirects, and what a node refused counts as not written. */
-export function sendOn(client: Redis | Cluster, command: Command & Sent): Sent {
+/** What a node says of a slot that is moving: the caller waits it out. */
+const MOVING = /^(ASK|TRYAGAIN) /;
+
+/**
+ * Sends it. On a cluster a command that lands on the wrong node is sent to the right one, and what a node refused counts as
+ * not written.
+ *
+ * While a slot moves key by key nothing is followed. On the node to which it moves a command with one key is run whether
+ * the key is there or not: a script that looks at others would take for missing what has not come yet, and make it anew.
+ * And on a TRYAGAIN the library would ask any other node, be sent back, and give up after so many redirects.
+ * @param moved asked before it goes on to another node than the one to which it was sent. Default: it does.
+ */
+export function sendOn(client: Redis | Cluster, command: Command & Sent, moved?: Moved): Sent {
+  const give = command.reject;
   // Every answer is on the command's own promise; the returned one may be a tracing wrapper around it.
   void client.sendCommand(command);
   if (client.isCluster) {
-    const reject = command.reject;
+    const redirect = command.reject;
     command.reject = (error) => {
-      if (isErrorReply(error)) (command as { written: boolean }).written = false;
-      reject.call(command, error);
+      const refused = isErrorReply(error);
+      if (refused) (command as { written: boolean }).written = false;
+      if (refused && MOVING.test(error.message)) give.call(command, error);
+      else if (!refused || moved === undefined || !error.message.startsWith('MOVED ')) redirect.call(command, error);
+      else
+        moved(
+          () => redirect.call(command, error),
+          () => give.call(command, error),
+        );
     };
   }
   return command;

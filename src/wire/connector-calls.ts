@@ -24,9 +24,8 @@ import type { Sent } from './command.js';
 import type { Settings } from './connector-options.js';
 import { SCRIPT_SUFFIX, SLOT_ON_THE_MOVE, fromReply, inputError, type EmqError } from './errors.js';
 import { evalFrame, executorOf, isIntact, loadFrame, malformed, type Executor, type Frame } from './executor.js';
-import { checkBrand, proveModule, type Ask } from './fence.js';
-import { Keyspace } from './keyspace.js';
-import { QueueGate } from './queue-gate.js';
+import { NO_QUEUE } from './keyspace.js';
+import { checkQueue, QueueGate, strayKey } from './queue-gate.js';
 import { isErrorReply, toReply } from './reply.js';
 import {
   again,
@@ -36,6 +35,7 @@ import {
   harmless,
   overdue,
   overloaded,
+  strayed,
   unknownOutcome,
   unreachable,
 } from './connector-outcomes.js';
@@ -77,11 +77,11 @@ interface Op {
 
 /**
  * Refusals that pass by themselves and that the server gives before it runs anything, so that any call may be repeated:
- * LOADING, MASTERDOWN and CLUSTERDOWN come from the gate that every command passes first, TRYAGAIN from the same gate
+ * LOADING, MASTERDOWN, CLUSTERDOWN and ASK come from the gate that every command passes first, TRYAGAIN from the same gate
  * or from a native command before its first write (wire contract, section 7). The same words out of the middle of a
  * script are no such promise; the server marks those by a suffix. But for one: a key that has moved with its slot.
  */
-const PASSING: ReadonlySet<string> = new Set(['LOADING', 'MASTERDOWN', 'CLUSTERDOWN', 'TRYAGAIN']);
+const PASSING: ReadonlySet<string> = new Set(['LOADING', 'MASTERDOWN', 'CLUSTERDOWN', 'TRYAGAIN', 'ASK']);
 const FIRST_PAUSE_MS = 20;
 const LONGEST_PAUSE_MS = 500;
 
@@ -213,6 +213,8 @@ export class Calls {
     if (link === undefined || !link.usable) this.#wait(op);
     else if (this.#gate === undefined) this.#send(op, link, this.#executor(op.call));
     else {
+      const stray = strayKey(op.call);
+      if (stray !== undefined) return this.#fail(op, strayed(op.call, stray));
       this.#gate.visit(op.call.queue, {
         enter: () => {
           if (!op.done) this.#send(op, link, this.#executor(op.call));
@@ -226,7 +228,16 @@ export class Calls {
   #send(op: Op, link: Link, frame: Frame, before?: Promise<boolean>): void {
     if (!link.usable) return this.#wait(op);
     this.#inFlight++;
-    const sent = (op.sent = link.send(frame, op.call.queue));
+    let foreign: EmqError | undefined;
+    const sent = (op.sent = link.send(frame, placeOf(op.call), (follow, stop) => {
+      // What was found about the brand was found on another node.
+      const refuse = (error: EmqError): void => {
+        foreign = error;
+        stop();
+      };
+      if (this.#gate === undefined) follow();
+      else this.#gate.revisit(op.call.queue, { enter: follow, refuse });
+    }));
     if (sent.written) op.unsentSince = undefined;
     sent.promise.then(
       (raw: unknown) => {
@@ -236,7 +247,8 @@ export class Calls {
       },
       (error: unknown) => {
         op.sent = undefined;
-        if (isErrorReply(error)) this.#refused(op, link, frame, error.message);
+        if (foreign !== undefined) this.#turnedAway(op, link, foreign);
+        else if (isErrorReply(error)) this.#refused(op, link, frame, error.message);
         else this.#cutOff(op, link, sent, error);
         this.#landed(link);
       },
@@ -303,11 +315,11 @@ export class Calls {
     }
     if (!link.usable) return this.#wait(op);
     // On a cluster every node has scripts of its own.
-    const place = link.manyNodes ? `${script.sha} ${op.call.queue}` : script.sha;
+    const place = link.manyNodes ? `${script.sha} ${placeOf(op.call)}` : script.sha;
     let load = this.#loads.get(place);
     if (load === undefined) {
       this.counters.scriptLoads++;
-      load = link.send(loadFrame(script), op.call.queue).promise.then(
+      load = link.send(loadFrame(script), placeOf(op.call)).promise.then(
         (sha) => String(sha) === script.sha,
         () => true, // It may not be allowed, or the link is gone: the EVAL's own reply tells what became of the call.
       );
@@ -459,6 +471,7 @@ export class Calls {
   }
 
   #succeed(op: Op, reply: Reply): void {
+    op.call.ran?.(op.sent?.socket);
     if (this.#close(op)) op.resolve(reply);
   }
 
@@ -476,10 +489,7 @@ export class Calls {
   }
 }
 
-/** The fence of one queue: the module first on wire 6, since nothing may be branded without it. */
-export async function checkQueue(link: Link, queue: string, settings: Settings): Promise<void> {
-  const { version } = new Keyspace(queue);
-  const ask: Ask = (command, args) => link.ask(queue, command, args);
-  if (settings.wire === 6 && link.manyNodes) await proveModule(ask);
-  await checkBrand(ask, version, `queue ${queue}`, settings);
+/** What decides on the slot of its keys. */
+function placeOf({ transition, queue }: Call): string {
+  return transition.slot === 'registry' ? NO_QUEUE : queue;
 }

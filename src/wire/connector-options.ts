@@ -7,8 +7,11 @@
  */
 import type { ClusterNode, ClusterOptions, RedisOptions } from 'ioredis';
 
-import { inputError } from './errors.js';
+import { EmqError, inputError } from './errors.js';
 import type { Wire } from './executor.js';
+
+/** What is done about a node that throws jobs away when its memory is full. */
+export type EvictionRule = 'warn' | 'refuse' | 'ignore';
 
 /** A client of ioredis, of whatever version or copy: only what the connector needs of it. */
 export interface ExistingClient {
@@ -40,6 +43,12 @@ export interface ConnectorOptions {
   readonly wire?: Wire;
   /** Brand a node (in a cluster, a queue) that has no brand yet. Default true. */
   readonly claim?: boolean;
+  /**
+   * What is done about a node whose `maxmemory-policy` is `allkeys-*`, which throws jobs away when its memory is full. Looked
+   * at with every connection. `warn` (default): the event `warning`, or a warning of the process. `refuse`: no connection,
+   * `EMQ_EVICTION`; needs `+info`. `ignore`: it is not looked at.
+   */
+  readonly eviction?: EvictionRule;
   /** RESP version. Default: what ioredis prefers (3 from ioredis 6 on; ioredis 5 speaks 2 only). */
   readonly protocol?: 2 | 3;
   /** The whole first connect, retries included. Default 10 000. */
@@ -68,6 +77,7 @@ export interface Settings {
   readonly options: ConnectorOptions;
   readonly wire: Wire;
   readonly claim: boolean;
+  readonly eviction: EvictionRule;
   readonly connectTimeoutMs: number;
   readonly waitMs: number;
   readonly replyTimeoutMs: number;
@@ -94,23 +104,41 @@ const TIMES = {
 const MAY_BE_ZERO: ReadonlySet<string> = new Set(['waitMs', 'closeGraceMs']);
 const KNOWN = new Set([
   ...Object.keys(TIMES),
-  ...['url', 'redis', 'client', 'cluster', 'wire', 'claim', 'protocol', 'maxPending', 'signal'],
+  ...['url', 'redis', 'client', 'cluster', 'wire', 'claim', 'eviction', 'protocol', 'maxPending', 'signal'],
 ]);
 /** What a timer of Node can hold. */
 const MAX_MS = 2 ** 31 - 1;
 
 /** @throws EmqError `EMQ_INPUT` with what is wrong and what to write instead. */
 export function readOptions(given: ConnectorOptions | string = {}): Settings {
-  const options: ConnectorOptions = typeof given === 'string' ? { url: given } : given;
-  if (!isObject(options)) throw inputError('the options of a connector must be a URL or an object');
-  for (const key of Object.keys(options)) {
+  try {
+    return checkOptions(given);
+  } catch (error) {
+    // A getter, or a proxy. What it threw may hold anything.
+    throw error instanceof EmqError
+      ? error
+      : inputError('the options of a connector cannot be read: one of them throws');
+  }
+}
+
+function checkOptions(given: ConnectorOptions | string): Settings {
+  const all: ConnectorOptions = typeof given === 'string' ? { url: given } : given;
+  if (!isObject(all)) throw inputError('the options of a connector must be a URL or an object');
+  // Each is read once: what a getter says later is not looked at.
+  const options = Object.fromEntries(
+    [...KNOWN].filter((key) => key in all).map((key) => [key, all[key as keyof ConnectorOptions]]),
+  ) as ConnectorOptions;
+  for (const key of Object.keys(all)) {
     if (!KNOWN.has(key))
       throw inputError(`unknown connector option ${JSON.stringify(key)}: ${[...KNOWN].sort().join(', ')} are known`);
   }
   checkTarget(options);
-  const { wire = 4, claim = true, protocol, signal } = options;
+  const { wire = 4, claim = true, eviction = 'warn', protocol, signal } = options;
   if (wire !== 4 && wire !== 6) throw inputError('wire must be 4 (scripts) or 6 (native commands)');
   if (typeof claim !== 'boolean') throw inputError('claim must be true or false');
+  if (!['warn', 'refuse', 'ignore'].includes(eviction)) {
+    throw inputError('eviction must be warn, refuse or ignore: what to do about a node that throws jobs away');
+  }
   if (protocol !== undefined && protocol !== 2 && protocol !== 3) throw inputError('protocol must be 2 or 3');
   if (signal !== undefined && !(signal instanceof AbortSignal)) throw inputError('signal must be an AbortSignal');
   const maxPending = whole(options.maxPending ?? 10_000, 'maxPending', 1, Number.MAX_SAFE_INTEGER);
@@ -121,7 +149,7 @@ export function readOptions(given: ConnectorOptions | string = {}): Settings {
     }),
   ) as Record<keyof typeof TIMES, number>;
   if (times.reconnectMinMs > times.reconnectMaxMs) throw inputError('reconnectMinMs must not exceed reconnectMaxMs');
-  return { options, wire, claim, signal, maxPending, ...times };
+  return { options, wire, claim, eviction, signal, maxPending, ...times };
 }
 
 /** One target, and one whose keys are not prefixed: the contract's key names are the whole key. */

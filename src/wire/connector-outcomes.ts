@@ -5,7 +5,7 @@
  * argument or a credential. Does not: decide when.
  */
 import type { Call } from './call.js';
-import { EmqError } from './errors.js';
+import { EmqError, inputError, show } from './errors.js';
 import type { Link } from './transport.js';
 
 /** True if the call may be executed twice without harm (wire contract, section 10). */
@@ -51,6 +51,12 @@ export function closed(): EmqError {
 export function astray(error: EmqError, link: Link): EmqError {
   if (error.code !== 'MOVED' || link.manyNodes) return error;
   return new EmqError('MOVED', `${error.reason}: this is one node of a cluster, connect with the cluster option`);
+}
+
+/** A cluster looks for a queue's brand in its slot, and nowhere else. */
+export function strayed({ transition, queue }: Call, key: string): EmqError {
+  const text = `a call of ${transition.name} about queue ${queue} has the key ${show(key)}: in a cluster all keys of a call are those of its queue`;
+  return inputError(text);
 }
 
 /** What ran is not what was sent. */

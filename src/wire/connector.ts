@@ -10,15 +10,21 @@
 import { EventEmitter, setMaxListeners } from 'node:events';
 import { setTimeout as pause } from 'node:timers/promises';
 
-import type { Call, Outcome, Reply } from './call.js';
+import type { Arg, Call, Outcome, Reply } from './call.js';
 import { clientSource, type ClientSource } from './client-source.js';
-import { Calls, checkQueue } from './connector-calls.js';
+import { Calls } from './connector-calls.js';
 import { closed, overloaded, unreachable } from './connector-outcomes.js';
 import { readOptions, type ConnectorOptions, type Settings } from './connector-options.js';
+import { Durable, twinSettings } from './durable.js';
 import { EmqError, inputError } from './errors.js';
+import { EvictionWatch } from './eviction.js';
 import type { Ask } from './fence.js';
 import type { Wire } from './executor.js';
-import { givenUp, openLink, type Link } from './transport.js';
+import { explained, mayPass } from './first-connect.js';
+import { NO_QUEUE } from './keyspace.js';
+import { checkQueue } from './queue-gate.js';
+import { isErrorReply, toReply } from './reply.js';
+import { givenUp, openLink, toEmqError, type Link } from './transport.js';
 
 export type { ConnectorOptions } from './connector-options.js';
 
@@ -30,8 +36,16 @@ export interface ConnectorEvents {
   disconnected: [error: EmqError];
   /** A try to reconnect failed; the next one comes after `delayMs`. */
   retrying: [error: EmqError, delayMs: number];
-  /** The fence refused on a reconnect (`EMQWIRE`): calls are refused with it until someone has mended the brand. */
+  /**
+   * The fence refused on a reconnect (`EMQWIRE`, or `EMQ_EVICTION` where that is asked for): calls are refused with it until
+   * someone has mended the node.
+   */
   refused: [error: EmqError];
+  /**
+   * Something that a person should look at, with no call to tell of it: a node that throws jobs away when its memory is full
+   * (`EMQ_EVICTION`), once for each node. Where nobody listens it is a warning of the process, once.
+   */
+  warning: [error: EmqError];
   /** Closed by `close()`; the last event. */
   closed: [];
 }
@@ -58,18 +72,8 @@ export interface ConnectorStats {
   readonly unknownOutcomes: number;
 }
 
-/** What passes by itself, or may be mended while a first connect still has time. */
-const PASSING: ReadonlySet<string> = new Set([
-  'EMQ_CONNECTION',
-  'LOADING',
-  'CLUSTERDOWN',
-  'MASTERDOWN',
-  'TRYAGAIN',
-  'BUSY',
-]);
-/** System errors that no waiting will change: certificates, permissions, a TLS hello to a plain port. */
-const LASTING =
-  /^(ERR_TLS|ERR_SSL|ERR_OSSL|ERR_INVALID|CERT_|DEPTH_ZERO|SELF_SIGNED|UNABLE_TO_|HOSTNAME_|EPROTO$|EACCES$|EPERM$)/;
+/** Refusals of the fence: waiting does not help who calls, and someone may mend the node. */
+const FENCED: ReadonlySet<string> = new Set(['EMQWIRE', 'EMQ_EVICTION']);
 
 /** What a dedicated link is for. */
 export interface DedicatedUse {
@@ -86,14 +90,18 @@ export class Connector extends EventEmitter<ConnectorEvents> {
   readonly #settings: Settings;
   readonly #source: ClientSource;
   readonly #calls: Calls;
+  readonly #eviction: EvictionWatch;
   readonly #closing = new AbortController();
   #closed: Promise<void> | undefined;
   #link: Link | undefined;
   #reconnecting: Promise<void> | undefined;
   /** Links of their own, open or being opened. */
   readonly #dedicated = new Set<Promise<Link>>();
+  #durable: Durable | undefined;
   #epoch = 0;
   #refused = false;
+  #warned = false;
+  readonly #warnings: EmqError[] = [];
   #connects = 0;
   #tries = 0;
   #upSince = 0;
@@ -111,13 +119,17 @@ export class Connector extends EventEmitter<ConnectorEvents> {
     setMaxListeners(0, this.#closing.signal);
     this.#source = clientSource(settings);
     this.#calls = new Calls(settings, this.#source);
+    this.#eviction = new EvictionWatch(settings.eviction, (warning) => {
+      this.#warnings.push(warning);
+      if (this.#link !== undefined) this.#warn();
+    });
   }
 
   /**
    * Connects and passes the fence, trying again while there is time and a reason to.
    * @param options a URL or options; times in milliseconds.
    * @throws EmqError `EMQ_INPUT` for a wrong option; `EMQWIRE` for a foreign or (with `claim: false`) absent brand, or a
-   *   server without the module on wire 6; `EMQ_CONNECTION` when nobody answered in time; `EMQ_CLOSED` when the signal
+   *   server without the module on wire 6; `EMQ_EVICTION` as `eviction` asks for it; `EMQ_CONNECTION` when nobody answered in time; `EMQ_CLOSED` when the signal
    *   gave up; else the server's own error (`WRONGPASS`, `NOAUTH`, `NOPERM`, `READONLY` from an unbranded replica ...).
    */
   static async connect(options?: ConnectorOptions | string): Promise<Connector> {
@@ -226,9 +238,44 @@ export class Connector extends EventEmitter<ConnectorEvents> {
    * @internal
    */
   primaries(): readonly Ask[] {
+    return this.#upLink().primaries();
+  }
+
+  /** The same, for keys that belong to no queue: where their slot is. @throws EmqError as `primaries`. @internal */
+  get commons(): Ask {
+    const link = this.#upLink();
+    return (command, args) => link.ask(NO_QUEUE, command, args);
+  }
+
+  /** For admissions that are to be confirmed by replicas or the disk: on connections of their own. @internal */
+  get durable(): Durable {
+    this.#durable ??= new Durable(async () => {
+      const twin = new Connector(twinSettings(this.#settings, this.#closing.signal));
+      await twin.#start();
+      return twin;
+    });
+    return this.#durable;
+  }
+
+  /** @internal */
+  get waitMs(): number {
+    return this.#settings.waitMs;
+  }
+
+  /** One command about a queue on the connection that is up, and on which socket. @throws EmqError @internal */
+  async askNow(queue: string, command: string, args: readonly Arg[]): Promise<{ reply: Reply; socket?: object }> {
+    const link = this.#upLink();
+    const sent = link.send({ command, args }, queue);
+    const raw = await sent.promise.catch((error: unknown) => {
+      throw isErrorReply(error) ? toEmqError(error, this.#source) : link.explain(error);
+    });
+    return { reply: toReply(raw), ...(sent.socket === undefined ? {} : { socket: sent.socket }) };
+  }
+
+  #upLink(): Link {
     if (this.#closing.signal.aborted) throw closed();
     if (this.#link?.usable !== true) throw unreachable(this.#source.where, this.#calls.lastFailure);
-    return this.#link.primaries();
+    return this.#link;
   }
 
   /** What it has done and how it is. */
@@ -261,7 +308,9 @@ export class Connector extends EventEmitter<ConnectorEvents> {
     for (;;) {
       try {
         return this.#adopt(await this.#open(Math.ceil(end - performance.now()), stop));
-      } catch (error) {
+      } catch (failure) {
+        const error =
+          reason === undefined ? await explained(failure, this.#source, end - performance.now(), stop) : failure;
         // A try that was cut short says little: what the one before it met says more.
         if (reason === undefined || stop.aborted || performance.now() < end) reason = error;
         const delayMs = this.#nextDelay();
@@ -275,7 +324,7 @@ export class Connector extends EventEmitter<ConnectorEvents> {
   /** One try; a peer that accepts and then says nothing is given up before the whole time is gone. */
   #open(timeLeftMs: number, signal: AbortSignal): Promise<Link> {
     const timeoutMs = Math.max(1, Math.min(timeLeftMs, this.#settings.heartbeatDeadlineMs));
-    return openLink(this.#source, this.#settings, timeoutMs, signal);
+    return openLink(this.#source, this.#settings, timeoutMs, signal, this.#eviction);
   }
 
   async #openDedicated(signal: AbortSignal, { queue, blockMs = 0 }: DedicatedUse): Promise<Link> {
@@ -335,6 +384,7 @@ export class Connector extends EventEmitter<ConnectorEvents> {
     this.#upSince = performance.now();
     link.onLost = (reason) => this.#lost(link, reason);
     this.#calls.attach(link);
+    if (this.#warnings.length > 0) this.#warn();
     const { onNodeLost } = link;
     link.onNodeLost = (where) => {
       this.#epoch++;
@@ -381,8 +431,8 @@ export class Connector extends EventEmitter<ConnectorEvents> {
         if (signal.aborted) return;
         failure = error as EmqError;
         this.#calls.lastFailure = failure;
-        // A foreign brand is told to the callers at once: waiting would not help them.
-        if (failure.code === 'EMQWIRE') {
+        // Told to the callers at once: waiting would not help them.
+        if (FENCED.has(failure.code)) {
           this.#refused = true;
           this.#calls.block(failure);
           this.#tell('refused', failure);
@@ -403,22 +453,30 @@ export class Connector extends EventEmitter<ConnectorEvents> {
         () => {},
       ),
     );
+    const twin = this.#durable?.close(this.#settings.closeGraceMs);
     await this.#calls.drain(this.#link === undefined ? 0 : this.#settings.closeGraceMs);
     await this.#reconnecting;
-    await Promise.all([this.#link?.destroy(), ...dedicated]);
+    await Promise.all([this.#link?.destroy(), twin, ...dedicated]);
     this.#calls.finish();
     this.#tell('closed');
+  }
+
+  /** In a turn of its own after the connect: whoever has just been given the connector has had the time to listen. */
+  #warn(): void {
+    setImmediate(() => {
+      for (const warning of this.#warnings.splice(0)) {
+        if (this.#closing.signal.aborted) return;
+        if (this.listenerCount('warning') > 0) this.emit('warning', warning);
+        else if (!this.#warned) {
+          this.#warned = true;
+          process.emitWarning(warning.message, { code: warning.code });
+        }
+      }
+    });
   }
 
   /** A listener that throws must not break the connection: it is thrown where nobody of ours stands in between. */
   #tell<K extends keyof ConnectorEvents>(event: K, ...args: ConnectorEvents[K]): void {
     process.nextTick(() => (this as EventEmitter).emit(event, ...args));
   }
-}
-
-function mayPass(error: EmqError): boolean {
-  if (error.code === 'ERR') return error.reason.includes('max number of clients');
-  if (error.code !== 'EMQ_CONNECTION') return PASSING.has(error.code);
-  const code = (error.cause as NodeJS.ErrnoException | undefined)?.code;
-  return code === undefined || !LASTING.test(code);
 }

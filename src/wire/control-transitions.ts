@@ -118,6 +118,7 @@ export const controlTransitions = {
     name: 'register',
     script: scripts.register,
     ...repeatableWrite,
+    slot: 'registry',
     keyNames: ['{emq}:queues'],
     argNames: ['name', 'mode'],
     // in a cluster the key is in a slot of its own: the server redirects the call

@@ -41,6 +41,7 @@ export const CLIENT_CODES = [
   'EMQ_CLOSED',
   'EMQ_UNKNOWN_OUTCOME',
   'EMQ_DURABILITY',
+  'EMQ_EVICTION',
 ] as const;
 
 export type WireClass = (typeof WIRE_CLASSES)[number];
@@ -48,6 +49,20 @@ export type ServerClass = (typeof SERVER_CLASSES)[number];
 export type ClientCode = (typeof CLIENT_CODES)[number];
 /** The closed set of `EmqError.code`. */
 export type EmqCode = WireClass | ServerClass | ClientCode;
+
+/**
+ * What an admission came to that was not confirmed. With `EMQ_DURABILITY` the job is there; with `EMQ_UNKNOWN_OUTCOME` it
+ * was, and its server is gone. Enqueue it again with this id: a `duplicate` is confirmed as anything else is.
+ */
+export interface Unconfirmed {
+  readonly id: string;
+  /** What the verb would have answered. */
+  readonly outcome: string;
+  /** How many replicas have it, on disk where `fsync` was asked for, as far as was told in time. */
+  readonly replicas: number;
+  /** The primary has it on disk; false where that was not asked for. */
+  readonly fsynced: boolean;
+}
 
 /**
  * The only error this package throws or rejects with.
@@ -60,6 +75,7 @@ export type EmqCode = WireClass | ServerClass | ClientCode;
  * - `EMQ_UNKNOWN_OUTCOME`: the call was sent and its reply was lost: it may or may not have happened (section 10).
  * - `EMQ_CLOSED`: the connector was closed.
  * - `EMQ_DURABILITY`: written, but not as durably as was asked for.
+ * - `EMQ_EVICTION`: the node throws jobs away when its memory is full, and the connector was told to refuse such a node.
  * - any other word (`OOM`, `NOPERM`, `WRONGTYPE`, `READONLY` ...): the server's own error.
  *
  * `reason` is the text for a person: for a server's error the whole reply.
@@ -68,11 +84,14 @@ export class EmqError extends Error {
   override readonly name = 'EmqError';
   readonly code: EmqCode;
   readonly reason: string;
+  /** Of an admission that was made and then not confirmed as it was asked to be (`durability`): what was made. */
+  readonly unconfirmed?: Unconfirmed;
 
-  constructor(code: EmqCode, reason: string, options?: { cause?: unknown }) {
-    super(reason.startsWith(code) ? reason : `${code} ${reason}`, options);
+  constructor(code: EmqCode, reason: string, options: { cause?: unknown; unconfirmed?: Unconfirmed | undefined } = {}) {
+    super(reason.startsWith(code) ? reason : `${code} ${reason}`, 'cause' in options ? { cause: options.cause } : {});
     this.code = code;
     this.reason = reason;
+    if (options.unconfirmed !== undefined) this.unconfirmed = options.unconfirmed;
   }
 
   /**
@@ -93,6 +112,12 @@ export class EmqError extends Error {
  */
 export const SLOT_ON_THE_MOVE = /non local key in a cluster node|undeclared keys were ac/;
 
+/**
+ * How a command inside a script is refused to the script's user: since Redis 7.2 and in all Valkeys, and in Redis 7.0 (where
+ * it can't run a command, can't access a key, can't publish to a channel).
+ */
+const NOT_ALLOWED_IN_SCRIPT = /^(?:ERR |NOPERM )?(?:ACL failure in script|The user executing the script can't )/;
+
 const KNOWN: ReadonlySet<string> = new Set<string>([...WIRE_CLASSES, ...SERVER_CLASSES]);
 /** What a script's `redis.call` puts behind the text of an error: where in the script it happened; since 9.1 without the sha. */
 export const SCRIPT_SUFFIX = / script: (?:[0-9a-f]{40}, )?on @?user_script:\d+\.$/;
@@ -106,7 +131,7 @@ export function fromReply(text: string): EmqError {
   const reason = text.replace(SCRIPT_SUFFIX, '');
   if (SLOT_ON_THE_MOVE.test(reason)) return new EmqError('TRYAGAIN', reason);
   const word = /^[A-Z][A-Z0-9]*/.exec(reason)?.[0] ?? '';
-  if (/^(ERR |NOPERM )?ACL failure in script/.test(reason)) return new EmqError('NOPERM', reason);
+  if (NOT_ALLOWED_IN_SCRIPT.test(reason)) return new EmqError('NOPERM', reason);
   return new EmqError(KNOWN.has(word) ? (word as EmqCode) : 'ERR', reason);
 }
 
@@ -115,11 +140,22 @@ export function inputError(reason: string): EmqError {
   return new EmqError('EMQ_INPUT', reason);
 }
 
-/** A short, safe picture of a wrong value: numbers as they are, text cut short, anything else by its type. */
+/**
+ * A short, safe picture of a wrong value: numbers as they are, text cut short, anything else by its type. Never throws,
+ * whatever the value does when it is looked at.
+ */
 export function show(value: unknown): string {
-  if (typeof value === 'number' || typeof value === 'bigint') return String(value);
-  if (typeof value === 'string') return JSON.stringify(value.length > 40 ? `${value.slice(0, 37)}...` : value);
-  if (Array.isArray(value)) return 'a list';
-  if (value instanceof Uint8Array) return 'bytes';
+  if (typeof value === 'number' || typeof value === 'bigint') return cutShort(String(value));
+  if (typeof value === 'string') return JSON.stringify(cutShort(value));
+  try {
+    if (Array.isArray(value)) return 'a list';
+    if (value instanceof Uint8Array) return 'bytes';
+  } catch {
+    // a proxy that throws
+  }
   return value === null ? 'null' : typeof value;
+}
+
+function cutShort(text: string): string {
+  return text.length > 40 ? `${text.slice(0, 37)}...` : text;
 }

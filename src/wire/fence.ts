@@ -2,9 +2,10 @@
  * The fence (wire contract, section 8): the brand that says which wire a node, or in cluster mode a queue, belongs to.
  *
  * Invariants: a foreign brand is never written over; nothing is branded before a wire 6 connector has seen all
- * the native commands; an error reply is reported as what it is and never taken for a brand.
- * Does not: decide when to look (transport.ts at every connect, queue-gate.ts per queue in cluster mode), or
- * move a node from one wire to the other.
+ * the native commands; an error reply is reported as what it is and never taken for a brand. A brand is moved only from
+ * the value that was expected, and only because an operator said so.
+ * Does not: decide when to look (transport.ts at every connect, queue-gate.ts per queue in cluster mode), or when to move
+ * (the command `emq wire`).
  */
 import type { Arg, NativeCommand, Reply } from './call.js';
 import { EmqError } from './errors.js';
@@ -16,7 +17,9 @@ export const BRANDS: Readonly<Record<Wire, string>> = { 4: 'echomq:4.0.0', 6: 'e
 /** The commands without which a wire 6 connector does not start. */
 export const NATIVE_COMMANDS: readonly NativeCommand[] = [
   'EMQ.CLAIM',
+  'EMQ.CLAIM.BATCH',
   'EMQ.TAKE',
+  'EMQ.TAKE.BATCH',
   'EMQ.RELEASE',
   'EMQ.COMPLETE',
   'EMQ.FAIL',
@@ -50,14 +53,19 @@ export async function checkBrand(ask: Ask, key: string, what: string, rules: Fen
   throw new EmqError('EMQWIRE', `EMQWIRE ${what} is ${is}, needs ${own}${advice(found, rules)}`);
 }
 
+/** The native commands that the server does not know: none, some (its module is older), or all. Rejects as it says. */
+export async function missingCommands(ask: Ask): Promise<NativeCommand[]> {
+  const reply = await ask('COMMAND', ['INFO', ...NATIVE_COMMANDS]);
+  const known = Array.isArray(reply) ? reply : [];
+  return NATIVE_COMMANDS.filter((_, i) => !Array.isArray(known[i]));
+}
+
 /**
  * Passes when the server knows the native commands.
  * @throws EmqError `EMQWIRE` when it does not: the module is not loaded. The server's own errors.
  */
 export async function proveModule(ask: Ask): Promise<void> {
-  const reply = await ask('COMMAND', ['INFO', ...NATIVE_COMMANDS]);
-  const known = Array.isArray(reply) ? reply : [];
-  const missing = NATIVE_COMMANDS.filter((_, i) => !Array.isArray(known[i]));
+  const missing = await missingCommands(ask);
   if (missing.length === 0) return;
   const old = missing.length < NATIVE_COMMANDS.length;
   const is = old ? 'on the server is older than this client' : 'is not loaded';
@@ -70,11 +78,35 @@ export async function proveModule(ask: Ask): Promise<void> {
   );
 }
 
+/**
+ * Not a transition of the table: it is about a node, or a queue whose fence the caller could not pass. The TTL stays, since
+ * only the brand may change; two brands are equally long, so a full server takes it.
+ */
+const MOVE = `#!lua flags=allow-oom
+local found = redis.call('GET', KEYS[1])
+if found == ARGV[1] then redis.call('SET', KEYS[1], ARGV[2], 'KEEPTTL') end
+return found`;
+
+/**
+ * Moves the brand under `key` from one wire to the other, in one step, and only if it is that of `from`.
+ * @returns the brand that was found: that of `from`, then it has been moved; anything else (null: absent) is as it was.
+ * @throws EmqError the server's own: `READONLY` of a replica, `NOPERM`, `WRONGTYPE` ...; then nothing was written.
+ */
+export async function moveBrand(ask: Ask, key: string, from: Wire, to: Wire): Promise<string | null> {
+  return text(await ask('EVAL', [MOVE, '1', key, BRANDS[from], BRANDS[to]]));
+}
+
+/** The wire that a brand belongs to; undefined for a foreign one. */
+export function wireOfBrand(brand: string): Wire | undefined {
+  return ([4, 6] as const).find((wire) => BRANDS[wire] === brand);
+}
+
 function advice(found: string | null, rules: FenceRules): string {
   if (found === null)
     return rules.claim ? ': its brand went away while it was read' : ', and claim: false does not brand';
   const other = rules.wire === 4 ? 6 : 4;
-  return found === BRANDS[other] ? `: connect with wire: ${other}, or move the node (emq doctor says how)` : '';
+  if (found !== BRANDS[other]) return '';
+  return `: connect with wire: ${other}, or move it (emq wire ${other === 4 ? 'upgrade' : 'downgrade'})`;
 }
 
 function text(reply: Reply): string | null {

@@ -10,6 +10,9 @@ import { inputError, show } from './errors.js';
 /** The key that holds the node's brand (wire contract, section 8). */
 export const NODE_VERSION_KEY = '{emq}:version';
 
+/** What decides on the slot of the keys that belong to no queue; no queue may have that name. */
+export const NO_QUEUE = 'emq';
+
 /** The names of queues, a sorted set (wire contract, section 2). */
 export const REGISTRY_KEY = '{emq}:queues';
 

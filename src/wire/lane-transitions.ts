@@ -141,6 +141,7 @@ export const laneTransitions = {
   >({
     name: 'take_batch',
     script: scripts.take_batch,
+    native: 'EMQ.TAKE.BATCH',
     ...write,
     keyNames: ['pending', 'ring', 'active', 'b'],
     argNames: ['lease', 'size', 'min', 'source'],

@@ -12,6 +12,7 @@ import { checkGroup } from './keyspace.js';
 import { claim, taken, type Claim, type Taken } from './claim.js';
 import { ids, integer, list, oneOf, string, unexpected } from './fields.js';
 import { flowTransitions, type Held } from './flow-transitions.js';
+import { auditTransitions } from './audit-transitions.js';
 import type { Arg, Transition } from './call.js';
 import { controlTransitions } from './control-transitions.js';
 import { laneTransitions } from './lane-transitions.js';
@@ -111,6 +112,7 @@ export const transitions = {
   claimBatch: define<{ readonly leaseMs: number; readonly size: number }, Claim[]>({
     name: 'claim_batch',
     script: scripts.claim_batch,
+    native: 'EMQ.CLAIM.BATCH',
     ...write,
     keyNames: ['pending', 'active', 'b'],
     argNames: ['lease', 'size'],
@@ -435,6 +437,7 @@ export const transitions = {
   ...laneTransitions,
   ...repeatTransitions,
   ...controlTransitions,
+  ...auditTransitions,
   ...flowTransitions,
 } as const;
 

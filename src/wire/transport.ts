@@ -11,9 +11,10 @@ import type { Cluster, Redis } from 'ioredis';
 
 import type { Arg, Reply } from './call.js';
 import { address, nodeSource, type ClientSource } from './client-source.js';
-import { commandsOf, sendOn, type CommandFactory, type Sent } from './command.js';
+import { commandsOf, sendOn, type CommandFactory, type Moved, type Sent } from './command.js';
 import type { Settings } from './connector-options.js';
 import { EmqError, fromReply } from './errors.js';
+import type { EvictionWatch, Sight } from './eviction.js';
 import type { Frame } from './executor.js';
 import { checkBrand, proveModule, type Ask } from './fence.js';
 import { Heartbeat } from './heartbeat.js';
@@ -42,6 +43,9 @@ export class Link {
   readonly #source: ClientSource;
   readonly #heartbeat: Heartbeat;
   readonly #slots = new Map<string, number>();
+  /** What looks at nodes that are met later; undefined where nothing is written. */
+  readonly #eviction: EvictionWatch | undefined;
+  readonly #met: WeakSet<Redis>;
   readonly #settings: Settings;
   #retired = false;
   #gone = false;
@@ -53,12 +57,15 @@ export class Link {
     client: Redis | Cluster,
     source: ClientSource,
     settings: Settings,
-    hello: { perQueue: boolean; protocol: 2 | 3 },
+    hello: { perQueue: boolean; protocol: 2 | 3; met: readonly Redis[] },
+    eviction: EvictionWatch | undefined,
   ) {
     this.#client = client;
     this.#commands = commandsOf(client);
     this.#source = source;
     this.#settings = settings;
+    this.#eviction = eviction;
+    this.#met = new WeakSet(hello.met);
     this.ended = new Promise((resolve) => (this.#tellEnded = resolve));
     this.perQueue = hello.perQueue;
     this.protocol = hello.protocol;
@@ -92,10 +99,13 @@ export class Link {
     return this.#source.where;
   }
 
-  /** Writes the frame to the node that serves the queue. */
-  send(frame: Frame, queue: string): Sent {
+  /**
+   * Writes the frame to the node that serves the queue.
+   * @param moved asked when another node serves the queue by now.
+   */
+  send(frame: Frame, queue: string, moved?: Moved): Sent {
     const slot = this.manyNodes ? this.#slotOf(queue) : undefined;
-    return sendOn(this.#client, this.#commands(frame.command, frame.args, slot));
+    return sendOn(this.#client, this.#commands(frame.command, frame.args, slot), moved);
   }
 
   /** Sends one command about the queue and waits for its reply. @throws EmqError */
@@ -140,14 +150,25 @@ export class Link {
    */
   primaries(): Ask[] {
     const nodes = this.manyNodes ? this.#allPrimaries() : [this.#client as Redis];
-    return nodes.map((node) => async (command, args) => {
-      const sent = sendOn(node, this.#commands(command, args));
-      return toReply(
-        await sent.promise.catch((error: unknown) => {
-          throw isErrorReply(error) ? toEmqError(error, this.#source) : this.explain(error);
-        }),
-      );
-    });
+    return nodes.map((node) => this.#asker(node));
+  }
+
+  /**
+   * Looks at the node of a cluster that is to serve the queue, if it was not there yet when this link was opened. Before
+   * anything is written there. @throws EmqError of the watch; `EMQ_CONNECTION`.
+   */
+  async meet(queue: string): Promise<void> {
+    if (!this.manyNodes || this.#eviction === undefined) return;
+    const owner = (this.#client as Cluster).slots[this.#slotOf(queue)]?.[0];
+    const node = (this.#client as Cluster).nodes('master').find(({ options }) => address(options) === owner);
+    if (node === undefined && owner !== undefined && this.#eviction.mustKnow) {
+      // A command for the queue would find it by a redirect, and write there unseen.
+      this.refresh();
+      throw new EmqError('EMQ_CONNECTION', `the node ${owner} of ${this.#source.where} cannot be reached`);
+    }
+    if (node === undefined || this.#met.has(node)) return;
+    this.#eviction.judge(await this.#eviction.look(this.#asker(node), address(node.options)));
+    this.#met.add(node);
   }
 
   /** Looks again which node serves which slot. Does nothing on a single server. */
@@ -174,6 +195,17 @@ export class Link {
     return toEmqError(known ?? error, this.#source);
   }
 
+  #asker(node: Redis): Ask {
+    return async (command, args) => {
+      const sent = sendOn(node, this.#commands(command, args));
+      return toReply(
+        await sent.promise.catch((error: unknown) => {
+          throw isErrorReply(error) ? toEmqError(error, this.#source) : this.explain(error);
+        }),
+      );
+    };
+  }
+
   // In lower case: the library keeps a list of the channels under the names it knows.
   async #listen(command: 'subscribe' | 'unsubscribe', channel: string): Promise<void> {
     await sendOn(this.#client, this.#commands(command, [channel])).promise.catch((error: unknown) => {
@@ -190,6 +222,8 @@ export class Link {
       owners?.[0] !== undefined && !there.has(owners[0]);
     const away = cluster.slots.find(unserved)?.[0];
     if (away === undefined) return nodes;
+    // another may have taken its place: who asks again is told
+    this.refresh();
     throw new EmqError('EMQ_CONNECTION', `the node ${away} of ${this.#source.where} cannot be reached`);
   }
 
@@ -226,13 +260,15 @@ export class Link {
 /**
  * One try to connect: the transport, the client library's handshake, what the server is, and the fence.
  * @param timeoutMs for all of it.
- * @throws EmqError: `EMQWIRE` from the fence, the server's own error, `EMQ_CONNECTION` for the rest, `EMQ_CLOSED` when aborted.
+ * @param eviction looks at the nodes that are met; without it nobody does.
+ * @throws EmqError: `EMQWIRE` from the fence, `EMQ_EVICTION`, the server's own error, `EMQ_CONNECTION` for the rest, `EMQ_CLOSED` when aborted.
  */
 export async function openLink(
   source: ClientSource,
   settings: Settings,
   timeoutMs: number,
   signal: AbortSignal,
+  eviction?: EvictionWatch,
 ): Promise<Link> {
   if (signal.aborted) throw givenUp(signal);
   const client = source.create();
@@ -248,7 +284,7 @@ export async function openLink(
   const timer = setTimeout(() => giveUp(late(source, timeoutMs)), timeoutMs);
   signal.addEventListener('abort', onAbort, { once: true });
   try {
-    const opening = establish(client, source, settings, () => failure);
+    const opening = establish(client, source, settings, () => failure, eviction);
     opening.catch(() => {}); // When the limit came first, its error is the one that counts.
     return await Promise.race([opening, limit]);
   } catch (error) {
@@ -268,6 +304,7 @@ async function establish(
   source: ClientSource,
   settings: Settings,
   failure: () => Error | undefined,
+  eviction: EvictionWatch | undefined,
 ): Promise<Link> {
   await client.connect();
   const commands = commandsOf(client);
@@ -277,15 +314,17 @@ async function establish(
     });
     return toReply(reply);
   };
-  const hello = await greet(client, askOn);
+  const { hello, sights, met } = await greet(client, askOn, eviction);
   // A refused SELECT or AUTH is an event only, and the library goes on, in database 0 or as another user. It may even be
   // ready before it has the server's answer to them, but that answer comes before HELLO's.
   const error = failure();
   if (error !== undefined) throw error;
+  // Before the brand: a node that is refused is left as it is.
+  for (const sight of sights) eviction?.judge(sight);
   const perQueue = client.isCluster || hello.cluster;
   if (settings.wire === 6) await proveEverywhere(client, askOn);
   if (!perQueue) await checkBrand(askOn(client), NODE_VERSION_KEY, 'node', settings);
-  return new Link(client, source, settings, { perQueue, protocol: hello.protocol });
+  return new Link(client, source, settings, { perQueue, protocol: hello.protocol, met }, eviction);
 }
 
 type AskOn = (target: Redis | Cluster) => Parameters<typeof proveModule>[0];
@@ -294,12 +333,24 @@ type AskOn = (target: Redis | Cluster) => Parameters<typeof proveModule>[0];
  * Asks what is there. On a cluster this connects to every primary: the library would connect to each at its first
  * command only, and refuse the next ones until it has. One that is away does not matter yet.
  */
-async function greet(client: Redis | Cluster, askOn: AskOn): Promise<Hello> {
-  if (!client.isCluster) return readHello(await askOn(client)('HELLO', []));
-  const replies = await Promise.allSettled((client as Cluster).nodes('master').map((node) => askOn(node)('HELLO', [])));
-  const reply = replies.find((one) => one.status === 'fulfilled');
-  if (reply === undefined) throw replies.find((one) => one.status === 'rejected')?.reason;
-  return readHello(reply.value);
+async function greet(
+  client: Redis | Cluster,
+  askOn: AskOn,
+  eviction: EvictionWatch | undefined,
+): Promise<{ readonly hello: Hello; readonly sights: readonly (Sight | undefined)[]; readonly met: readonly Redis[] }> {
+  const meet = async (node: Redis) => {
+    const [reply, sight] = await Promise.all([
+      askOn(node)('HELLO', []),
+      eviction?.look(askOn(node), address(node.options)),
+    ]);
+    return { node, hello: readHello(reply), sight };
+  };
+  const nodes = client.isCluster ? (client as Cluster).nodes('master') : [client as Redis];
+  const meetings = await Promise.allSettled(nodes.map(meet));
+  const met = meetings.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []));
+  const [first] = met;
+  if (first === undefined) throw meetings.find((one) => one.status === 'rejected')?.reason;
+  return { hello: first.hello, sights: met.map(({ sight }) => sight), met: met.map(({ node }) => node) };
 }
 
 /** On a cluster, every primary that can be reached; the others are asked when a queue of theirs is touched. */

@@ -43,14 +43,14 @@ const LARGEST_BATCH = 10_000;
 
 /** @throws EmqError `EMQ_INPUT` with what is wrong and what to give instead. */
 export function readBatchOptions(options: ConsumeBatchOptions): BatchSettings {
-  known('consumeBatch', options, NAMES);
-  const { minSize = 1, timeoutMs = 1_000, source = 'flat' } = options;
+  const own = known('consumeBatch', options, NAMES);
+  const { minSize = 1, timeoutMs = 1_000, source = 'flat' } = own;
   oneOf('source', source, ['flat', 'lanes']);
   positive('minSize', minSize);
-  const { maxSize = Math.max(100, minSize) } = options;
+  const { maxSize = Math.max(100, minSize) } = own;
   if (positive('maxSize', maxSize) > LARGEST_BATCH) {
     throw inputError(`maxSize must be at most ${LARGEST_BATCH}, got ${maxSize}: take more batches instead`);
   }
   if (minSize > maxSize) throw inputError(`minSize (${minSize}) must not be more than maxSize (${maxSize})`);
-  return { ...readShared(options), minSize, maxSize, timeoutMs: checkTimer('timeoutMs', timeoutMs), source };
+  return { ...readShared(own), minSize, maxSize, timeoutMs: checkTimer('timeoutMs', timeoutMs), source };
 }

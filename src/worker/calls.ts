@@ -43,7 +43,17 @@ export class Runner {
 
 /** What passes by itself: the server or the way to it is not ready, nothing is wrong with the call. */
 const PASSING: ReadonlySet<string> = new Set([
-  ...['EMQ_CONNECTION', 'EMQ_TIMEOUT', 'EMQWIRE', 'LOADING', 'READONLY', 'MASTERDOWN', 'CLUSTERDOWN', 'TRYAGAIN'],
+  ...[
+    'EMQ_CONNECTION',
+    'EMQ_TIMEOUT',
+    'EMQWIRE',
+    'EMQ_EVICTION',
+    'LOADING',
+    'READONLY',
+    'MASTERDOWN',
+    'CLUSTERDOWN',
+    'TRYAGAIN',
+  ],
   ...['BUSY', 'MISCONF', 'OOM', 'NOREPLICAS', 'MOVED', 'ASK', 'NOAUTH', 'UNKILLABLE'],
 ]);
 

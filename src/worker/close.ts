@@ -48,21 +48,22 @@ export interface CloseOnSignalOptions extends CloseOptions {
  * @throws EmqError `EMQ_INPUT`.
  */
 export function closeOnSignal(closables: readonly Closable[], options: CloseOnSignalOptions = {}): () => void {
-  const { signals = ['SIGTERM', 'SIGINT'], exit = true } = known('closeOnSignal', options, [
-    'signals',
-    'timeoutMs',
-    'exit',
-  ]);
-  const timeoutMs = readCloseTimeout(options.timeoutMs === undefined ? {} : { timeoutMs: options.timeoutMs });
-  for (const one of givenList('closables', closables)) {
+  const own = known('closeOnSignal', options, ['signals', 'timeoutMs', 'exit']);
+  const { exit = true } = own;
+  const timeoutMs = readCloseTimeout(own.timeoutMs === undefined ? {} : { timeoutMs: own.timeoutMs });
+  const signals = givenList('signals', own.signals ?? ['SIGTERM', 'SIGINT']);
+  const wrong = signals.findIndex((signal) => typeof signal !== 'string' || !Object.hasOwn(constants.signals, signal));
+  if (wrong >= 0) throw inputError(`signals must be names such as SIGTERM, got ${show(signals[wrong])}`);
+  const all = givenList('closables', closables);
+  for (const one of all) {
     if (typeof (one as Partial<Closable> | null)?.close !== 'function') {
       throw inputError(
         `closeOnSignal takes a list of what has a close(): consumers, events, connectors; got ${show(one)}`,
       );
     }
   }
-  const connectors = closables.filter((one) => one instanceof Connector);
-  const users = closables.filter((one) => !(one instanceof Connector));
+  const connectors = all.filter((one) => one instanceof Connector);
+  const users = all.filter((one) => !(one instanceof Connector));
   const closeUsers = (ms: number): Promise<unknown> =>
     Promise.allSettled(users.map(async (one) => one.close({ timeoutMs: ms })));
   let closing = false;

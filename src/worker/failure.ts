@@ -4,9 +4,7 @@
  * Invariants: nothing here throws, whatever was thrown: null, a symbol, an object whose getters throw. The text is
  * message, newline, stack, and at most 4 KiB of UTF-8. Does not: judge (consumer.ts does, by the error's name).
  */
-
-/** The most bytes of an error that a row keeps. */
-export const ERROR_BYTES = 4096;
+import { errorBytes } from '../queue/bounds.js';
 
 /** The thrown value itself if it is a well-behaved Error, else a new one that tells what it was. */
 export function asError(thrown: unknown): Error {
@@ -40,16 +38,7 @@ export function partOf(error: Error, part: 'message' | 'name' | 'stack'): string
 /** The text of an error for the row's `last_error`. */
 export function errorText(error: Error): Buffer {
   const [message, stack] = [partOf(error, 'message'), partOf(error, 'stack')];
-  return cut(stack === '' ? message : `${message}\n${stack}`, ERROR_BYTES);
-}
-
-/** At most so many bytes of UTF-8, never half a character. */
-export function cut(text: string, most: number): Buffer {
-  const bytes = Buffer.from(text);
-  if (bytes.length <= most) return bytes;
-  let end = most;
-  while (end > 0 && ((bytes[end] as number) & 0xc0) === 0x80) end--;
-  return bytes.subarray(0, end);
+  return errorBytes(stack === '' ? message : `${message}\n${stack}`);
 }
 
 function describe(thrown: unknown): string {

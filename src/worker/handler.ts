@@ -41,9 +41,9 @@ export interface JobContext {
    * the consumer must close. `signal.reason` is an Error that says which.
    */
   readonly signal: AbortSignal;
-  /** Writes how far the job is, and publishes it. @throws EmqError */
+  /** Writes how far the job is, at most 64 KiB, and publishes it. @throws EmqError */
   readonly progress: (value: string | number) => Promise<void>;
-  /** Adds a line to the job's log. @throws EmqError */
+  /** Adds a line of at most 64 KiB to the job's log. @throws EmqError */
   readonly log: (line: string) => Promise<void>;
   /**
    * Makes the lease end `leaseMs` from now. Not needed to stay alive: leases are renewed by themselves while the event

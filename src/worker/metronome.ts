@@ -66,6 +66,8 @@ const LONGEST_TIMER_MS = 2 ** 31 - 1;
 const LISTEN_MS = 250;
 /** A beat that found something due and could not move it must not spin. */
 const LEAST_BEAT_MS = 20;
+/** What a node says to everybody: a slot is moving, or has nobody to serve it. */
+const HELD_UP: ReadonlySet<string> = new Set(['TRYAGAIN', 'ASK', 'CLUSTERDOWN', 'MASTERDOWN']);
 /** Where jobs are left waiting for more of them, wakes are heard only so often. */
 const PATIENCE_MS = 5;
 
@@ -343,6 +345,8 @@ export class Metronome {
   }
 
   async #read(swept: Swept): Promise<void> {
+    // Nobody could renew either, here or elsewhere: all get the time to do it.
+    if (swept.errors.some(({ code }) => HELD_UP.has(code))) this.#holdBack(performance.now());
     if (swept.leg !== undefined) this.#leg = swept.leg ?? undefined;
     if (swept.limited !== undefined) this.#outlook.limited = swept.limited;
     const others = [this.#handOut.refused, this.#post.troubled, this.#chores.troubled, this.#repeatTroubled];

@@ -4,7 +4,9 @@
  * Invariants: the name travels in the row's `opts`; a job whose name has no handler here fails and is tried again, since
  * another worker of a rolling deploy may know it. Does not: check payloads at run time (a schema does).
  */
-import type { EnqueueOptions, JobsOptions } from '../queue/admission.js';
+import { ENQUEUE, type EnqueueItem, type EnqueueOptions, type JobsOptions } from '../queue/admission.js';
+import type { DurabilityOption } from '../queue/durability.js';
+import { fields, known, namesOf } from '../queue/input.js';
 import type { Enqueued, EnqueuedMany } from '../queue/jobs.js';
 import type { RunAt } from '../queue/run-at.js';
 import type { Connector } from '../wire/connector.js';
@@ -30,6 +32,8 @@ export type NamedHandlers<Payloads> = {
 /** The limits of a named job; its name is an argument of its own. */
 export type NamedEnqueueOptions = Omit<EnqueueOptions, 'name'>;
 
+const NAMELESS = ENQUEUE.filter((option) => option !== 'name');
+
 /** A queue whose jobs have names. `Payloads` maps each name to its payload. */
 export class NamedQueue<Payloads extends object> {
   /** The queue itself, with all other verbs. */
@@ -41,12 +45,12 @@ export class NamedQueue<Payloads extends object> {
   }
 
   /** As `Queue.enqueue`. */
-  enqueue<N extends JobName<Payloads>>(
+  async enqueue<N extends JobName<Payloads>>(
     name: N,
     payload: Payloads[N] | Uint8Array,
     options: NamedEnqueueOptions = {},
   ): Promise<Enqueued> {
-    return this.queue.enqueue(payload, { ...options, name });
+    return this.queue.enqueue(payload, { ...known('enqueue', options, NAMELESS), name: checkName(name) });
   }
 
   /** As `Queue.enqueueMany`. */
@@ -54,19 +58,20 @@ export class NamedQueue<Payloads extends object> {
     items: readonly ({
       [N in JobName<Payloads>]: { readonly name: N; readonly payload: Payloads[N] | Uint8Array };
     }[JobName<Payloads>] &
-      NamedEnqueueOptions)[],
+      Omit<EnqueueItem, 'name'>)[],
+    options: DurabilityOption = {},
   ): Promise<EnqueuedMany[]> {
-    return this.queue.enqueueMany(items);
+    return this.queue.enqueueMany(items, options);
   }
 
   /** As `Queue.schedule`. */
-  schedule<N extends JobName<Payloads>>(
+  async schedule<N extends JobName<Payloads>>(
     name: N,
     payload: Payloads[N] | Uint8Array,
     runAt: RunAt,
     options: NamedEnqueueOptions = {},
   ): ReturnType<Queue['schedule']> {
-    return this.queue.schedule(payload, runAt, { ...options, name });
+    return this.queue.schedule(payload, runAt, { ...known('schedule', options, NAMELESS), name: checkName(name) });
   }
 
   /** As `Queue.consume`, with a handler for each name, or one that switches on `job.name`. */
@@ -80,10 +85,12 @@ export class NamedQueue<Payloads extends object> {
     if (typeof handlers !== 'object' || handlers === null) {
       throw inputError(`handlers must be an object of functions, one for each name, got ${show(handlers)}`);
     }
-    if (Object.keys(handlers).length === 0) throw inputError('handlers must name at least one kind of job');
-    const wrong = Object.entries(handlers).find(([, handler]) => typeof handler !== 'function');
+    const names = namesOf('handlers', handlers);
+    if (names.length === 0) throw inputError('handlers must name at least one kind of job');
+    const named = Object.entries(fields('handlers', handlers, names as JobName<Payloads>[]));
+    const wrong = named.find(([, handler]) => typeof handler !== 'function');
     if (wrong !== undefined) throw inputError(`the handler of ${show(wrong[0])} must be a function`);
-    const byName = new Map(Object.entries(handlers)) as Map<string, (job: unknown, context: JobContext) => unknown>;
+    const byName = new Map(named) as Map<string, (job: unknown, context: JobContext) => unknown>;
     return this.queue.consume((job, context) => {
       const handler = byName.get(job.name ?? '');
       if (handler === undefined) {
@@ -93,4 +100,10 @@ export class NamedQueue<Payloads extends object> {
       return handler(job, context);
     }, options);
   }
+}
+
+/** The rest of what a name may be is every job's. */
+function checkName(name: string): string {
+  if (typeof name === 'string') return name;
+  throw inputError(`the first argument of a NamedQueue's verb is the name of the job, got ${show(name)}`);
 }

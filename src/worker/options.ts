@@ -89,12 +89,12 @@ const LONGEST_DEAD_MS = 30 * 86_400_000;
 
 /** @throws EmqError `EMQ_INPUT` with what is wrong and what to give instead. */
 export function readConsumeOptions(options: ConsumeOptions): ConsumerSettings {
-  known('consume', options, NAMES);
-  const { source = 'both', timeoutMs, processor = 'thread', killAfterMs = 5_000 } = options;
+  const own = known('consume', options, NAMES);
+  const { source = 'both', timeoutMs, processor = 'thread', killAfterMs = 5_000 } = own;
   oneOf('source', source, ['flat', 'lanes', 'both']);
   oneOf('processor', processor, ['thread', 'process']);
   return {
-    ...readShared(options),
+    ...readShared(own),
     timeoutMs: timeoutMs === undefined ? undefined : checkTimer('timeoutMs', timeoutMs),
     killAfterMs: checkTimer('killAfterMs', killAfterMs),
     ...{ source, processor },

@@ -34,11 +34,10 @@ export class Park {
   readonly #side: ParkSide;
   readonly #blockMs: number;
   readonly #stopping = new AbortController();
-  readonly #stopped = new Promise<void>((resolve) => {
-    this.#stopping.signal.addEventListener('abort', () => resolve(), { once: true });
-  });
   #link: Link | undefined;
   #freed: (() => void) | undefined;
+  /** Ends the wait for whatever a token was popped for. */
+  #letGo: (() => void) | undefined;
   readonly #over: Promise<void>;
 
   constructor(connector: Connector, keys: Keyspace, beatMs: number, side: ParkSide) {
@@ -58,6 +57,7 @@ export class Park {
   async stop(): Promise<void> {
     this.#stopping.abort();
     this.#freed?.();
+    this.#letGo?.();
     await this.#link?.destroy();
     await this.#over;
   }
@@ -75,11 +75,14 @@ export class Park {
         const woken = await this.#block();
         failures = 0;
         if (!woken) continue;
-        // A stop does not wait for a server that answers no call.
-        await Promise.race([
-          this.#stopped,
-          this.#side.free && !signal.aborted ? this.#side.woken() : this.#side.passOn(),
-        ]);
+        const served = this.#side.free && !signal.aborted ? this.#side.woken() : this.#side.passOn();
+        // A stop does not wait for a server that answers no call. Not a race with a promise that lives as long as this
+        // does: it would hold on to every wake.
+        if (signal.aborted) continue;
+        await new Promise<void>((resolve) => {
+          this.#letGo = resolve;
+          void served.then(resolve);
+        });
       } catch (error) {
         await this.#link?.destroy();
         this.#link = undefined;

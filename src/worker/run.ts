@@ -4,6 +4,7 @@
  * Invariants: there is one outcome at most, and it stands once it is `decided`; the signal is aborted at most once with an Error that says why. Does not: talk to the server but for what a handler asks.
  */
 import type { Codec } from '../queue/codec.js';
+import { checkLine, checkProgress } from '../queue/bounds.js';
 import { children } from '../queue/flow-reads.js';
 import { TakenJob } from '../queue/job.js';
 import { LARGEST, positive } from '../queue/input.js';
@@ -114,13 +115,13 @@ export class Run<T> implements Holding {
       throw inputError(`progress must be text or a number, got ${show(value)}`);
     }
     this.#ours();
-    this.#there(await this.#runner.run(transitions.updateProgress, { id: this.id, progress: String(value) }));
+    this.#there(await this.#runner.run(transitions.updateProgress, { id: this.id, progress: checkProgress(value) }));
   }
 
   async #log(line: string): Promise<void> {
     if (typeof line !== 'string') throw inputError(`a log line must be text, got ${show(line)}`);
     this.#ours();
-    this.#there(await this.#runner.run(transitions.addLog, { id: this.id, line, keep: 0 }));
+    this.#there(await this.#runner.run(transitions.addLog, { id: this.id, line: checkLine(line), keep: 0 }));
   }
 
   async #extend(leaseMs: number): Promise<void> {

@@ -47,9 +47,10 @@ function checkVersion(info: Info, wire: Wire, may4: boolean): Finding {
     return bad('server', `${text}: wire 6 needs Valkey 8.0 or later`, mend);
   }
   if (valkey === undefined) {
+    if (version.startsWith('7.0.')) return ok('server', `${text}; good for wire 4, wire 6 needs Valkey 8.0`);
     return warn(
       'server',
-      `${text}: EchoMQ is tested on Valkey`,
+      `${text}: EchoMQ is tested on Valkey, and on Redis 7.0`,
       'wire 4 should work from Redis 7.0 on; run emq parity against a spare one first',
     );
   }

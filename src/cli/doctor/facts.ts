@@ -7,8 +7,7 @@
  */
 import type { Reply } from '../../wire/call.js';
 import { EmqError } from '../../wire/errors.js';
-import type { Wire } from '../../wire/executor.js';
-import { BRANDS, NATIVE_COMMANDS } from '../../wire/fence.js';
+import { NATIVE_COMMANDS } from '../../wire/fence.js';
 import { Keyspace, NODE_VERSION_KEY } from '../../wire/keyspace.js';
 import type { PlainNode } from '../node.js';
 
@@ -64,11 +63,6 @@ export async function readFacts(node: PlainNode, queue: string | undefined): Pro
     save: await setting(node, 'save'),
     ...(await readClock(node)),
   };
-}
-
-/** The wire that a brand belongs to; undefined for a foreign one. */
-export function wireOfBrand(brand: string): Wire | undefined {
-  return ([4, 6] as const).find((wire) => BRANDS[wire] === brand);
 }
 
 /** Runs a command and reads its reply; the server's own refusal is a value. @throws EmqError no answer, or `NOAUTH`. */

@@ -6,9 +6,9 @@
  * replica the primary comes first. Does not: send anything.
  */
 import type { Wire } from '../../wire/executor.js';
-import { BRANDS, NATIVE_COMMANDS } from '../../wire/fence.js';
+import { BRANDS, NATIVE_COMMANDS, wireOfBrand } from '../../wire/fence.js';
 import { quoted } from '../terminal.js';
-import { wireOfBrand, type Facts } from './facts.js';
+import type { Facts } from './facts.js';
 import { bad, ok, warn, type Finding } from './findings.js';
 
 /** The fields of INFO. */
@@ -68,8 +68,9 @@ function first(facts: Facts): string {
   return info.get('role') === 'slave' ? `connect to the primary, ${primaryOf(info)}; for this node: ` : '';
 }
 
-function upgrade({ brandKey }: Facts): string {
-  return `stop all clients, then SET ${brandKey} ${BRANDS[6]} by hand (an operator's step; the data layouts are the same), and connect with wire: 6`;
+function upgrade({ cluster }: Facts): string {
+  const one = cluster ? ' (--queue moves one queue)' : '';
+  return `emq wire upgrade${one} moves it, under load too, and then connect with wire: 6 (docs/upgrade.md)`;
 }
 
 export function checkModule(facts: Facts, wire: Wire): Finding[] {

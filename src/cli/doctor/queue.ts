@@ -5,6 +5,7 @@
  * lapsed and due are counted by rank). Does not: read all rows or lanes, whose number has no bound. Flows are in flows.ts,
  * limits, lanes and repeats in controls.ts.
  */
+import { FIXED as TYPES } from '../../queue/audit/keys.js';
 import type { Arg } from '../../wire/call.js';
 import type { Keyspace } from '../../wire/keyspace.js';
 import type { PlainNode } from '../node.js';
@@ -14,36 +15,6 @@ import { isRefusal } from './facts.js';
 import { bad, ok, warn, type Finding } from './findings.js';
 import { checkControls, CONTROL_RIGHTS } from './controls.js';
 import { checkFlows } from './flows.js';
-
-/** The keys of fixed names below a queue's base, and their types (wire contract, section 2). */
-const TYPES: Readonly<Record<string, string>> = {
-  pending: 'zset',
-  active: 'zset',
-  schedule: 'zset',
-  dead: 'zset',
-  repeat: 'zset',
-  wake: 'list',
-  ring: 'list',
-  'flow:outbox': 'list',
-  'flow:poison': 'list',
-  'flow:held': 'zset',
-  'flow:landed': 'zset',
-  paused: 'set',
-  meta: 'hash',
-  glimit: 'hash',
-  gactive: 'hash',
-  gweight: 'hash',
-  gmax: 'hash',
-  gduration: 'hash',
-  gwait: 'zset',
-  'metrics:completed': 'hash',
-  'metrics:failed': 'hash',
-  'metrics:completed:data': 'list',
-  'metrics:failed:data': 'list',
-  'metrics:rolled': 'hash',
-  limiter: 'string',
-  'stream:completions': 'stream',
-};
 
 /** The jobs of a set whose time has come, and how long ago the first one's did. */
 interface Overdue {

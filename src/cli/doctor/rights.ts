@@ -54,7 +54,7 @@ async function dryRun(node: PlainNode, facts: Facts, options: RightsOptions, use
   const commands = new Set<string>();
   const keys = new Set<string>();
   for (const [command, ...args] of needed) {
-    const verdict = String(await node.ask('ACL', 'DRYRUN', user, command, ...args));
+    const verdict = await judgement(node, user, command, args);
     if (verdict === 'OK') continue;
     const name = /run the '(.+?)' command/.exec(verdict)?.[1];
     if (name !== undefined) commands.add(`+${name}`);
@@ -78,6 +78,17 @@ async function dryRun(node: PlainNode, facts: Facts, options: RightsOptions, use
     return warn(CHECK, `${who} may make ${what}, but not on every queue`, '--queue NAME checks one');
   }
   return bad(CHECK, `${who} may not use ${[...keys].join(', ')}`, `ACL SETUSER ${user}${rules(keys, queue)}`);
+}
+
+/** What ACL DRYRUN says. A command that the server itself does not know (CLIENT SETINFO before 7.2) wants no right. */
+async function judgement(node: PlainNode, user: string, command: string, args: readonly Arg[]): Promise<string> {
+  try {
+    return String(await node.ask('ACL', 'DRYRUN', user, command, ...args));
+  } catch (error) {
+    if (error instanceof EmqError && error.code === 'ERR' && /^ERR Command '.*' not found$/.test(error.reason))
+      return 'OK';
+    throw error;
+  }
 }
 
 function list(commands: ReadonlySet<string>): string {
@@ -115,7 +126,7 @@ async function neededCommands(node: PlainNode, facts: Facts, wire: Wire, queue: 
     ['EVAL', 'return 1', '2', keys.pending, keys.job(ID)],
     ['EVALSHA', '0'.repeat(40), '2', keys.pending, keys.job(ID)],
     ...(wire === 6 && 'value' in missingCommands && missingCommands.value.length === 0 ? nativeCalls(keys) : []),
-    ...(await innerCommands(node, keys)),
+    ...(await innerCommands(node, keys, wire)),
   ];
 }
 
@@ -132,7 +143,9 @@ function nativeCalls(keys: Keyspace): Needed[] {
   };
   return [
     frame(transitions.claim, { leaseMs: 1 }),
+    frame(transitions.claimBatch, { leaseMs: 1, size: 1 }),
     frame(transitions.take, { leaseMs: 1, count: 1, source: 'both' }),
+    frame(transitions.takeBatch, { leaseMs: 1, size: 1, min: 1, source: 'both' }),
     frame(transitions.release, held),
     frame(transitions.complete, held),
     frame(transitions.fail, { ...held, delayMs: 0, maxAttempts: 1, error: '' }),
@@ -140,16 +153,20 @@ function nativeCalls(keys: Keyspace): Needed[] {
   ];
 }
 
-/** The commands that the scripts run: every upper-case word in their sources that the server knows as a command. */
-export function wordsOfScripts(): string[] {
-  const sources = Object.values(transitions).map(({ script }) => script.source);
+/**
+ * The commands that the scripts run: every upper-case word in their sources that the server knows as a command. On wire 6 only
+ * of those that have no native twin: the others are never sent.
+ */
+export function wordsOfScripts(wire: Wire = 4): string[] {
+  const scripted = Object.values(transitions).filter((one) => wire === 4 || !('native' in one));
+  const sources = scripted.map(({ script }) => script.source);
   return [
     ...new Set(sources.flatMap((source) => [...source.matchAll(/'([A-Z]{2,})'/g)].map(([, word]) => word ?? ''))),
   ].sort();
 }
 
-async function innerCommands(node: PlainNode, keys: Keyspace): Promise<Needed[]> {
-  const words = wordsOfScripts();
+async function innerCommands(node: PlainNode, keys: Keyspace, wire: Wire): Promise<Needed[]> {
+  const words = wordsOfScripts(wire);
   const known = await attempt(node, ['COMMAND', 'INFO', ...words], (reply) => (Array.isArray(reply) ? reply : []));
   const infos = 'value' in known ? known.value : [];
   return words.flatMap((name, i): Needed[] => {
@@ -180,6 +197,8 @@ async function probe(node: PlainNode, { wire, queue }: RightsOptions): Promise<F
   if (wire === 6) {
     calls.push(
       ['EMQ.CLAIM', '3', keys.pending, keys.active, keys.base, 'x'],
+      ['EMQ.CLAIM.BATCH', '3', keys.pending, keys.active, keys.base, 'x', '1'],
+      ['EMQ.TAKE.BATCH', '4', keys.pending, keys.ring, keys.active, keys.base, 'x', '1', '1', 'flat'],
       ['EMQ.TAKE', '4', keys.pending, keys.ring, keys.active, keys.base, 'x', '1', 'both'],
       ['EMQ.RELEASE', '3', keys.active, keys.pending, row, 'x', '1', keys.base],
       ['EMQ.COMPLETE', '2', keys.active, row, 'x', '1', keys.base],

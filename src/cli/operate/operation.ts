@@ -8,17 +8,17 @@
  */
 import { Option, type Command } from 'commander';
 
-import { EmqError, inputError } from '../../wire/errors.js';
+import { EmqError } from '../../wire/errors.js';
 import type { Wire } from '../../wire/executor.js';
 import { Keyspace } from '../../wire/keyspace.js';
 import { scrub, type ExitCode } from '../exit.js';
 import { addCommand, type Run } from '../program.js';
+import { addTarget, readTarget, type TargetOptions } from '../target.js';
 import type { Terminal } from '../terminal.js';
 import type { Consent } from './confirm.js';
 import { openSession, type Session } from './session.js';
 
-interface Connection {
-  readonly url?: string;
+interface Connection extends TargetOptions {
   readonly wire?: string;
 }
 
@@ -49,10 +49,10 @@ const RIGHTS =
 /** Declares an operator's command. */
 export function addOperation<Options extends object>(program: Command, run: Run, operation: Operation<Options>): void {
   const { usage, about, examples, options: declare, check, act } = operation;
-  const command = addCommand(program, usage, about, examples)
-    .helpGroup(OPERATING)
-    .addOption(new Option('--url <url>', 'the node, or one of a cluster; it must be given').env('EMQ_URL'))
-    .addOption(new Option('--wire <n>', 'the wire to connect by (default: that of the brand)').choices(['4', '6']));
+  const bare = addCommand(program, usage, about, examples).helpGroup(OPERATING);
+  const command = addTarget(bare, 'the node, or one of a cluster; it must be given').addOption(
+    new Option('--wire <n>', 'the wire to connect by (default: that of the brand)').choices(['4', '6']),
+  );
   const named = usage.includes('<queue>');
   (declare?.(command) ?? command).action((...given: unknown[]) => {
     const options = given.at(-2) as Options & Connection & { json?: boolean };
@@ -62,13 +62,15 @@ export function addOperation<Options extends object>(program: Command, run: Run,
       .filter((word): word is string => typeof word === 'string');
     const [queue = '', words] = named ? [all[0], all.slice(1)] : ['', all];
     return run(async (opts: Options & Connection, terminal) => {
-      const { url } = opts;
-      if (url === undefined || url === '') throw inputError('name the node: --url valkey://host:port, or set EMQ_URL');
+      const target = readTarget(opts);
       // an URL in the wrong place is not repeated with its password
       if (named) new Keyspace(scrub(queue));
       check?.(words.map(scrub), opts);
       const wire = opts.wire === undefined ? undefined : (Number(opts.wire) as Wire);
-      const session = await openSession({ url, wire, queue: named ? queue : undefined, signal: terminal.signal });
+      const session = await openSession({
+        ...{ ...target, wire, signal: terminal.signal },
+        queue: named ? queue : undefined,
+      });
       const onEnd = (): void => {
         if (Object.keys(session.done).length > 0) terminal.note('stopping behind the step in hand');
       };

@@ -9,8 +9,10 @@ import type { QueueStats } from '../../queue/admin-reads.js';
 import { listQueues } from '../../queue/registry.js';
 import { EmqError } from '../../wire/errors.js';
 import { BRANDS } from '../../wire/fence.js';
+import { REGISTRY_KEY } from '../../wire/keyspace.js';
 import { EXIT, type ExitCode } from '../exit.js';
 import type { Run } from '../program.js';
+import { readTarget, type TargetOptions } from '../target.js';
 import { quoted, type Terminal } from '../terminal.js';
 import { readHeads, type Heads } from './heads.js';
 import { readHistory, runsOn, serverNow, type History } from './history.js';
@@ -20,8 +22,7 @@ import { addOperation, type Work } from './operation.js';
 import { adminOf, openSession, type Session } from './session.js';
 import { jobs, rateText, span, sparkline, table } from './words.js';
 
-interface QueuesOptions {
-  readonly url?: string;
+interface QueuesOptions extends TargetOptions {
   readonly wire?: string;
   readonly scan: boolean;
 }
@@ -52,6 +53,7 @@ interface Stats extends QueueStats {
 }
 
 const MINUTES = 60;
+const BARE = `no key of it is here, only its name is left (ZREM ${REGISTRY_KEY} takes it away)`;
 
 export function addQueueCommands(program: Command, run: Run): void {
   addOperation<QueuesOptions>(program, run, {
@@ -107,7 +109,7 @@ async function queues({ session, options, terminal }: Work<QueuesOptions>): Prom
       } catch (error) {
         // of one queue: the others may be in good order
         if (!(error instanceof EmqError) || error.code.startsWith('EMQ_')) throw error;
-        lines.push({ queue, error: error.reason });
+        lines.push({ queue, error: isBare(error) ? BARE : error.reason });
       }
     }
   } finally {
@@ -116,14 +118,19 @@ async function queues({ session, options, terminal }: Work<QueuesOptions>): Prom
   terminal.emit({ where: session.where, queues: lines });
   if (lines.length === 0) terminal.print(`no queue on ${session.where}`);
   else terminal.print(drawQueues(lines).join('\n'));
-  return lines.some((line) => 'error' in line) ? EXIT.notInOrder : EXIT.ok;
+  return lines.some((line) => 'error' in line && line.error !== BARE) ? EXIT.notInOrder : EXIT.ok;
+}
+
+/** In a cluster, where whatever touches a queue brands it: a name of which nothing is left, and nothing out of order. */
+function isBare({ code, reason }: EmqError): boolean {
+  return code === 'EMQWIRE' && reason.includes(' is unbranded, ');
 }
 
 /** In a cluster each queue has a brand: those of the other wire are asked by a connection of their own. */
 async function lineBy(
   session: Session,
   queue: string,
-  { url = '', wire }: QueuesOptions,
+  options: QueuesOptions,
   others: Session[],
   { signal }: Terminal,
 ): Promise<Line> {
@@ -137,10 +144,10 @@ async function lineBy(
     }
   }
   const other = session.connector.wire === 4 ? 6 : 4;
-  if (wire !== undefined || others.length > 0 || !refusal?.reason.includes(`is ${BRANDS[other]}`)) {
+  if (options.wire !== undefined || others.length > 0 || !refusal?.reason.includes(`is ${BRANDS[other]}`)) {
     throw refusal ?? new EmqError('EMQWIRE', `EMQWIRE queue ${queue} was not read`);
   }
-  const opened = await openSession({ url, wire: other, queue: undefined, signal });
+  const opened = await openSession({ ...readTarget(options), wire: other, queue: undefined, signal });
   others.push(opened);
   return lineOf(opened, queue);
 }

@@ -13,12 +13,12 @@ import { Connector } from '../../wire/connector.js';
 import { readUrl } from '../../wire/connector-url.js';
 import { EmqError } from '../../wire/errors.js';
 import type { Wire } from '../../wire/executor.js';
-import { BRANDS } from '../../wire/fence.js';
+import { BRANDS, wireOfBrand } from '../../wire/fence.js';
 import { Keyspace, NODE_VERSION_KEY } from '../../wire/keyspace.js';
 import { transitions } from '../../wire/transitions.js';
-import { wireOfBrand } from '../doctor/facts.js';
 import { CliError, EXIT } from '../exit.js';
 import { openNode, type PlainNode } from '../node.js';
+import type { Target } from '../target.js';
 import { quoted } from '../terminal.js';
 
 /** What steps have done so far: a word for it, and how many jobs. */
@@ -35,8 +35,7 @@ export interface Session extends AsyncDisposable {
 
 const CONNECT_MS = 5_000;
 
-export interface Asked {
-  readonly url: string;
+export interface Asked extends Target {
   /** Default: that of the brand. */
   readonly wire: Wire | undefined;
   /** In a cluster, whose brand counts. */
@@ -45,8 +44,8 @@ export interface Asked {
 }
 
 /** @throws EmqError as connecting does; CliError where there is no brand, or a foreign one. */
-export async function openSession({ url, wire, queue, signal }: Asked): Promise<Session> {
-  const node = await openNode(url, signal, 'EMQ_URL');
+export async function openSession({ wire, queue, signal, ...at }: Asked): Promise<Session> {
+  const node = await openNode(at, signal, 'EMQ_URL');
   let found: Wire | undefined;
   let cluster: boolean;
   const { where } = node;
@@ -56,9 +55,10 @@ export async function openSession({ url, wire, queue, signal }: Asked): Promise<
   } finally {
     await node.close();
   }
-  const target = cluster ? { cluster: clusterOf(url) } : { url };
+  const target = cluster ? { cluster: clusterOf(at) } : at;
   const connect = async (as: Wire): Promise<Connector> =>
-    Connector.connect({ ...target, wire: as, claim: false, connectTimeoutMs: CONNECT_MS, signal });
+    // a policy that throws jobs away is the doctor's to tell
+    Connector.connect({ ...target, wire: as, claim: false, eviction: 'ignore', connectTimeoutMs: CONNECT_MS, signal });
   let connector = await connect(wire ?? found ?? 4);
   try {
     if (cluster && wire === undefined && queue !== undefined) {
@@ -115,7 +115,8 @@ function count({ transition }: Call, reply: Reply, done: Done): void {
   else if (transition.name === transitions.reprocess.name) add('reprocessed', reply === -1 ? 0 : 1);
 }
 
-async function isCluster(node: PlainNode): Promise<boolean> {
+/** Whether the node belongs to a cluster. */
+export async function isCluster(node: PlainNode): Promise<boolean> {
   const hello = await node.ask('HELLO');
   if (!Array.isArray(hello)) return false;
   const at = hello.findIndex((word) => String(word) === 'mode');
@@ -123,13 +124,13 @@ async function isCluster(node: PlainNode): Promise<boolean> {
 }
 
 /** The cluster's client asks this node for the others; user, password and TLS are the URL's. */
-function clusterOf(url: string): { nodes: { host: string; port: number }[]; options: object } {
+export function clusterOf({ url, redis }: Target): { nodes: { host: string; port: number }[]; options: object } {
   const { host, port = 6379, username, password, tls, path } = readUrl(url);
   if (host === undefined) {
     const text = `${path ?? 'the socket'} is a node of a cluster, which cannot be reached by a socket: give its host and port`;
     throw new CliError(EXIT.input, 'EMQ_INPUT', text);
   }
-  const redisOptions = { username, password, tls };
+  const redisOptions = { username, password, tls: redis?.tls ?? tls };
   const given = Object.entries(redisOptions).filter(([, value]) => value !== undefined);
   return { nodes: [{ host, port }], options: { redisOptions: Object.fromEntries(given) } };
 }

@@ -15,6 +15,7 @@ import { withClosing, type UndoLater } from '../closing.js';
 import { refuse, scrub } from '../exit.js';
 import { openNode, type PlainNode } from '../node.js';
 import { startPrivateNode } from '../private-node.js';
+import { targetOfPair, type Target, type TlsOptions } from '../target.js';
 import type { Terminal } from '../terminal.js';
 import { differences } from './agree.js';
 import { story, type CallStep, type Hand, type Path, type Step } from './story.js';
@@ -46,7 +47,7 @@ export interface Scene {
   readonly differences: readonly string[];
 }
 
-export interface TraceOptions {
+export interface TraceOptions extends TlsOptions {
   /** A wire 4 node and a wire 6 node; a private one is started for each that is not given. */
   readonly url4?: string | undefined;
   readonly url6?: string | undefined;
@@ -78,8 +79,8 @@ export async function play(
   const paths = story();
   return withClosing(async (later) => {
     const stages = [
-      await setStage(4, options.url4, keys, paths, terminal, later),
-      await setStage(6, options.url6, keys, paths, terminal, later),
+      await setStage(4, targetOf(options.url4, options), keys, paths, terminal, later),
+      await setStage(6, targetOf(options.url6, options), keys, paths, terminal, later),
     ] as const;
     const scenes: Scene[] = [];
     for (const path of paths) {
@@ -96,29 +97,33 @@ export async function play(
   });
 }
 
+function targetOf(url: string | undefined, options: TlsOptions): Target | undefined {
+  return url === undefined ? undefined : targetOfPair(url, options);
+}
+
 async function setStage(
   wire: Wire,
-  url: string | undefined,
+  given: Target | undefined,
   keys: Keyspace,
   paths: readonly Path[],
   terminal: Terminal,
   later: UndoLater,
 ): Promise<Stage> {
   const { signal } = terminal;
-  let place = url;
+  let place = given;
   if (place === undefined) {
     const server = await startPrivateNode(wire, terminal);
     later(() => server.stop());
-    place = server.url;
+    place = { url: server.url };
   }
   const node = await openNode(place, signal);
   later(() => node.close());
-  if (url !== undefined) await demandUnused(node, wire, keys);
+  if (given !== undefined) await demandUnused(node, wire, keys);
   // a node of somebody else's is left as it is: whoever owns it brands it
-  const claim = url === undefined;
-  const connector = await Connector.connect({ url: place, wire, claim, signal });
+  const claim = given === undefined;
+  const connector = await Connector.connect({ ...place, wire, claim, eviction: 'ignore', signal });
   later(() => connector.close());
-  if (url !== undefined) later(() => removeTraces(node, keys, paths));
+  if (given !== undefined) later(() => removeTraces(node, keys, paths));
   // loaded now, so that the call that is shown is the one that ran, and not one that had to be healed
   for (const step of paths.flatMap((path) => path.steps)) {
     if (step.kind !== 'call') continue;

@@ -129,6 +129,7 @@ export function story(): Path[] {
   const failure = 'failure fork';
   const recovery = 'recovery';
   const handBack = 'hand-back';
+  const batch = 'batch';
   return [
     {
       name: happy,
@@ -202,6 +203,33 @@ export function story(): Path[] {
         }),
         take(handBack, 'another one takes it: the token moves'),
         complete(handBack, 'and is done with it', 2),
+      ],
+    },
+    {
+      name: batch,
+      about: 'a batch consumer that crashes, and a program that claims many',
+      id: mint(),
+      steps: [
+        enqueue(batch),
+        call(batch, transitions.takeBatch, {
+          title: 'a batch consumer takes up to 10 jobs',
+          place: 'active',
+          input: () => ({ leaseMs: LEASE_MS, size: 10, min: 1, source: 'flat' as const }),
+          learn: ([first], hand) => hold(first, hand),
+        }),
+        time(batch, 'it crashes, and its leases lapse', 'active'),
+        call(batch, transitions.reap, {
+          title: 'a client sweeps',
+          place: 'pending',
+          input: () => ({ limit: 100 }),
+        }),
+        call(batch, transitions.claimBatch, {
+          title: 'a program claims up to 10 jobs: the token moves',
+          place: 'active',
+          input: () => ({ leaseMs: LEASE_MS, size: 10 }),
+          learn: ([first], hand) => hold(first, hand),
+        }),
+        complete(batch, 'and is done with it', 2),
       ],
     },
   ];

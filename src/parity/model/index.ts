@@ -5,6 +5,7 @@
  * `predict` fails loudly. Does not: talk to a server.
  */
 import type { Bytes, Keys } from '../keyspace-dump.js';
+import { auditRules } from './audit.js';
 import { controlRules } from './controls.js';
 import { dedupRules } from './dedup.js';
 import { flowRules } from './flows.js';
@@ -50,6 +51,7 @@ const rules: Readonly<Record<string, Rule>> = {
   ...dedupRules,
   ...repeatRules,
   ...controlRules,
+  ...auditRules,
 };
 
 /** The transitions that the model knows, by their names on the wire. */

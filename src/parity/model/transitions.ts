@@ -80,8 +80,8 @@ const claimBatch: Rule = (g, [pending = '', active = '', b = ''], [lease = '', s
     if (jobs.length >= Math.min(most, left)) break;
     const job = take(g, pending, b, id);
     if (job === undefined) continue;
-    // no native twin: always the script's way
-    g.hdel(`${b}job:${id}`, 'lease_epoch');
+    if (g.executor === 'native') g.hset(`${b}job:${id}`, { lease_epoch: g.runId });
+    else g.hdel(`${b}job:${id}`, 'lease_epoch');
     g.zadd(active, deadline, id);
     jobs.push(job);
   }

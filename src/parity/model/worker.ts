@@ -38,7 +38,7 @@ const take: Rule = (g, [pending = '', ring = '', active = '', b = ''], [lease = 
     g.zrem(fromLane && group !== undefined ? t.laneOf(b, group) : pending, id);
     const row = `${b}job:${id}`;
     if (jobs.has(id) || g.look(row, 'hash') === undefined) continue;
-    jobs.set(id, claim(g, b, id, deadline, g.executor === 'native'));
+    jobs.set(id, claim(g, b, id, deadline));
     if (!fromLane || group === undefined) continue;
     turns?.pay(group);
     turns?.served(group);
@@ -73,8 +73,7 @@ const takeBatch: Rule = (g, [pending = '', ring = '', active = '', b = ''], args
       if (jobs.length >= Math.min(most, left) || !open()) return;
       g.zrem(key, id);
       if (g.look(`${b}job:${id}`, 'hash') === undefined) continue;
-      // no native twin: always the script's way
-      jobs.push(claim(g, b, id, deadline, false));
+      jobs.push(claim(g, b, id, deadline));
       given();
     }
   };
@@ -113,14 +112,14 @@ const takeBatch: Rule = (g, [pending = '', ring = '', active = '', b = ''], args
 };
 
 /** The claim of one job that a take found. */
-function claim(g: Ground, b: Bytes, id: Bytes, deadline: number, native: boolean): ModelReply {
+function claim(g: Ground, b: Bytes, id: Bytes, deadline: number): ModelReply {
   const row = `${b}job:${id}`;
   const attempts = p.counter(g.hget(row, 'attempts')) + 1;
   const credit = p.counter(g.hget(row, 'credit'));
   const group = g.hget(row, 'group');
   if (group !== undefined) t.enter(g, b, group);
   g.hset(row, { attempts: p.digits(attempts), state: 'active' });
-  if (native) g.hset(row, { lease_epoch: g.runId });
+  if (g.executor === 'native') g.hset(row, { lease_epoch: g.runId });
   else g.hdel(row, 'lease_epoch');
   g.zadd(`${b}active`, deadline, id);
   return [id, g.hget(row, 'payload') ?? null, attempts, group ?? null, g.hget(row, 'opts') ?? null, credit];
