@@ -1,7 +1,9 @@
-/* Stands in for what a server built against jemalloc asks of that allocator beyond malloc, so that valgrind's own malloc
- * owns every block: without this the server hands foreign blocks to jemalloc and dies at its start.
+/* Stands in for what a server built against jemalloc asks of that allocator beyond malloc, so that the malloc of
+ * valgrind or of a sanitizer owns every block: else the server hands foreign blocks to jemalloc and dies at its start.
+ * A server of 8.1 or later loads modules with their own symbols first, which a sanitizer refuses: that is taken away.
  *
- * Preloaded into the server by memory.ci.test.ts. Does not: allocate otherwise than malloc, or report statistics. */
+ * Preloaded into the server by preloaded.ts. Does not: allocate otherwise than malloc, or report statistics. */
+#include <dlfcn.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,4 +60,13 @@ int mallctlnametomib(const char *name, size_t *mib, size_t *mib_len) {
 void malloc_stats_print(Writer write, void *to, const char *options) {
     (void)options;
     if (write != NULL) write(to, "no statistics\n");
+}
+
+void *dlopen(const char *file, int flags) {
+    static void *(*next)(const char *, int);
+    if (next == NULL) {
+        void *found = dlsym(RTLD_NEXT, "dlopen");
+        memcpy(&next, &found, sizeof(next));
+    }
+    return next(file, flags & ~RTLD_DEEPBIND);
 }

@@ -1,100 +1,80 @@
 /**
- * The module in a stock server under valgrind, through all native scenarios of the contract: no read or write of memory
- * that is not there, and none of memory that has been given back. A handle that outlives its key shows only so: the
- * read happens in the server's own code, where a sanitizer built into the module does not look.
+ * The module in a stock server under valgrind, through all scenarios of the contract, those of the scripts too: no read
+ * or write of memory that is not there, none of memory that has been given back, and no block lost that was asked for
+ * on the way through the module. A handle that outlives its key shows only so: the read happens in the server's own
+ * code, where a sanitizer built into the module does not look.
  *
  * Needs valgrind, a C compiler and a server whose libraries fit this system's loader; where one is missing the suite
  * says so by name and does not run. In CI that is a failure.
  */
-import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
-import { once } from 'node:events';
-import { existsSync, readdirSync, realpathSync } from 'node:fs';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { Redis } from 'ioredis';
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 
-import { findServer } from '../../src/dev/index.js';
 import { loadVectors, runVectors } from '../../src/parity/index.js';
+import { WatchedServer } from './preloaded.js';
+import { missingTools, runs } from './tools.js';
 
-const here = dirname(fileURLToPath(import.meta.url));
-const sources = join(here, '..', '..', 'module');
+const missing = missingTools('valgrind', 'cc');
+if (process.platform !== 'linux') missing.push('Linux');
 
-function has(program: string): boolean {
-  try {
-    execFileSync(program, ['--version'], { stdio: 'ignore' });
-    return true;
-  } catch {
-    return false;
-  }
+/** valgrind's report: for each error its kind, its words and the files that its stacks go through. */
+interface Reported {
+  readonly kind: string;
+  readonly what: string;
+  readonly stack: string;
+  readonly ours: boolean;
 }
 
-const missing = ['valgrind', 'cc'].filter((program) => !has(program));
-if (process.platform !== 'linux') missing.push('Linux');
-if (missing.length > 0) console.log(`not run: memory tests, this machine has no ${missing.join(', no ')}`);
+function errorsOf(report: string): Reported[] {
+  const texts = (xml: string, tag: string): string[] =>
+    [...xml.matchAll(new RegExp(`<${tag}>([^<]*)</${tag}>`, 'g'))].map(([, text]) => text ?? '');
+  return [...report.matchAll(/<error>[^]*?<\/error>/g)].map(([error]) => ({
+    kind: texts(error, 'kind')[0] ?? '',
+    what: [...texts(error, 'what'), ...texts(error, 'text')].join(' '),
+    stack: [...error.matchAll(/<frame>([^]*?)<\/frame>/g)]
+      .map(([, frame = '']) => ['fn', 'file', 'line'].map((tag) => texts(frame, tag)[0] ?? '?').join(' '))
+      .join('\n'),
+    ours: texts(error, 'obj').some((path) => path.endsWith('/trafikey.so')),
+  }));
+}
 
-describe.runIf(missing.length === 0 || process.env.CI === 'true')('the module under valgrind', () => {
-  let folder: string;
-  let server: ChildProcess;
-  let log: string;
-  let client: Redis;
-
+describe.runIf(runs('memory tests under valgrind', missing))('the module under valgrind', () => {
+  let server: WatchedServer;
   beforeAll(async () => {
-    folder = await mkdtemp(join(tmpdir(), 'emq-mem-'));
-    const shim = join(folder, 'shim.so');
-    const module = join(folder, 'trafikey.so');
-    const compile = (...args: string[]) => execFileSync('cc', ['-O1', '-g', '-fPIC', '-shared', ...args]);
-    compile('-o', shim, join(here, 'malloc-shim.c'));
-    const files = readdirSync(sources).filter((name) => name.endsWith('.c'));
-    compile('-std=c11', '-o', module, ...files.map((name) => join(sources, name)));
-
-    // A server of ours is started by a wrapper with a loader of its own; valgrind needs the program itself.
-    const { path } = await findServer({ fetch: true });
-    const root = join(dirname(realpathSync(path)), '..', 'root');
-    const program = existsSync(root) ? join(root, 'usr', 'bin', 'valkey-server') : path;
-    log = join(folder, 'valgrind.log');
-    const socket = join(folder, 's');
-    // without compression: the compressor's own habits with fresh memory are not what is looked for
-    const settings = ['--port', '0', '--save', '', '--rdbcompression', 'no', '--dir', folder];
-    const words = [...settings, '--unixsocket', socket, '--loadmodule', module];
-    const valgrind = ['--error-exitcode=9', '--leak-check=no', `--log-file=${log}`, program, ...words];
-    server = spawn('valgrind', valgrind, {
-      stdio: 'ignore',
-      env: {
-        ...process.env,
-        LD_PRELOAD: shim,
-        LD_LIBRARY_PATH: existsSync(root) ? join(root, 'usr', 'lib', 'x86_64-linux-gnu') : '',
-      },
+    server = await WatchedServer.start({
+      flags: ['-O1'],
+      under: (folder) => [
+        'valgrind',
+        '--leak-check=full',
+        // What the server keeps by a pointer into the middle of a block would be told of by the thousand.
+        '--show-leak-kinds=definite,indirect',
+        '--errors-for-leak-kinds=none',
+        '--error-exitcode=9',
+        '--num-callers=40',
+        '--xml=yes',
+        `--xml-file=${join(folder, 'report.xml')}`,
+      ],
     });
-    client = new Redis({ path: socket, retryStrategy: () => 50, maxRetriesPerRequest: null });
-    client.on('error', () => {}); // until it listens
-    const ended = once(server, 'exit').then(async ([code]) => {
-      throw new Error(`the server ended with ${code}: ${await readFile(log, 'utf8')}`);
-    });
-    await Promise.race([client.ping(), ended]);
-    ended.catch(() => {});
   }, 120_000);
+  afterAll(() => server[Symbol.asyncDispose]());
 
-  afterAll(async () => {
-    client.disconnect();
-    if (server.exitCode === null && server.signalCode === null) {
-      server.kill('SIGKILL');
-      await once(server, 'exit');
-    }
-    await rm(folder, { recursive: true, force: true });
-  });
-
-  it('goes through all native scenarios and ends without an error', { timeout: 300_000 }, async () => {
-    const results = await runVectors({ client, executor: 'native', own: true }, await loadVectors());
+  it('goes through all scenarios and ends without an error or a leak', { timeout: 300_000 }, async () => {
+    const { client } = server;
+    const vectors = await loadVectors();
+    const results = [
+      ...(await runVectors({ client, executor: 'native', own: true }, vectors)),
+      // On this very node: the scripts, beside a module that is loaded.
+      ...(await runVectors({ client, executor: 'script', own: true }, vectors)),
+    ];
     // A slow machine's clock is not what is judged here; that a scenario ran to its end is.
-    expect(results.length).toBeGreaterThan(100);
+    expect(new Set(results.map(({ name }) => name)).size).toBe(vectors.scenarios.length);
     expect(results.filter(({ outcome }) => outcome === 'not run')).toEqual([]);
-    const exit = once(server, 'exit');
-    client.shutdown('NOSAVE').catch(() => {}); // it does not answer
-    const [code] = (await exit) as [number];
-    // valgrind's exit code for an error is 9; the message says which.
-    expect(code, await readFile(log, 'utf8')).toBe(0);
+    const code = await server.end();
+    const report = await readFile(join(server.folder, 'report.xml'), 'utf8');
+    expect(report, 'valgrind came to its end').toContain('</valgrindoutput>');
+    const errors = errorsOf(report).filter(({ kind, ours }) => !kind.startsWith('Leak_') || ours);
+    expect(errors).toEqual([]);
+    expect(code).toBe(0);
   });
 });
