@@ -6,13 +6,12 @@
  *
  * Not covered yet:
  *
- * | part                        | scenarios                                                  |
- * |-----------------------------|------------------------------------------------------------|
- * | pool                        | 56, 57                                                     |
- * | versions (Valkey 9 or later)| 58, 59                                                     |
- * | streams                     | 74-79                                                      |
+ * | part    | scenarios |
+ * |---------|-----------|
+ * | pool    | 56, 57    |
+ * | streams | 74-79     |
  */
-export type Part = 'pool' | 'versions' | 'streams';
+export type Part = 'pool' | 'streams';
 
 export interface Entry {
   readonly number: number;
@@ -37,7 +36,6 @@ const NAMES = `
 
 const LATER: readonly (readonly [Part, readonly number[]])[] = [
   ['pool', [56, 57]],
-  ['versions', [58, 59]],
   ['streams', span(74, 79)],
 ];
 

@@ -7,6 +7,10 @@
 import type { Jobs } from '../../src/index.js';
 import type { Stage } from './stage.js';
 
+/** What a scenario may need of the server, and a command that a server without it does not know. */
+export const NEEDS = { 'hash field expiry': 'HPEXPIRE' } as const;
+export type Need = keyof typeof NEEDS;
+
 export interface Scene {
   readonly stage: Stage;
   /** The verbs of the scenario's own queue, `<prefix>.<name>`. */
@@ -16,6 +20,8 @@ export interface Scene {
 export interface Scenario {
   readonly number: number;
   readonly name: string;
+  /** What not every server has. Where it is missing the scenario says that it is not run. */
+  readonly needs?: Need;
   /** What it shows, in one line: the title. */
   readonly shows: string;
   readonly play: (scene: Scene) => Promise<void>;

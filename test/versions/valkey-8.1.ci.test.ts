@@ -1,0 +1,5 @@
+/** Valkey 8.1: what is promised of it, shown on the real server. */
+import { VERSIONS } from './servers.js';
+import { versionSuite } from './suite.js';
+
+await versionSuite(VERSIONS.valkey81);
