@@ -4,6 +4,7 @@
  *
  * Does not: name a verb of `Flows`, `Lanes` or another part: each is several transitions, and a right is asked for by each.
  */
+import { auditCases } from '../parity/situations/audit.js';
 import { controlCases } from '../parity/situations/controls.js';
 import { flowCases } from '../parity/situations/flows.js';
 import { kinCases } from '../parity/situations/kin.js';
@@ -27,7 +28,15 @@ const table = Object.values(transitions);
 /** The names of the flow transitions. */
 export const FLOWS: ReadonlySet<string> = new Set(Object.keys({ ...kinCases, ...flowCases }));
 
-const scripts = { ...kinCases, ...flowCases, ...laneCases, ...limitCases, ...repeatCases, ...controlCases };
+const scripts = {
+  ...kinCases,
+  ...flowCases,
+  ...laneCases,
+  ...limitCases,
+  ...repeatCases,
+  ...controlCases,
+  ...auditCases,
+};
 
 /** The situations of a transition as acts, called by `verb`. */
 export function actsOf(name: string, { situations }: Cases, verb = name): readonly Act[] {

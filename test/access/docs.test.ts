@@ -4,17 +4,29 @@
 import { readFile } from 'node:fs/promises';
 import { beforeAll, expect, it } from 'vitest';
 import {
+  BRAND_OF_QUEUE,
   CLUSTER,
   CONSUMER,
+  DURABLE,
+  FLOW_PRODUCER,
   LANE_PRODUCER,
   LISTS,
+  LOOKS,
+  LOOKS_CLUSTER,
   MAY_BRAND,
+  MAY_BRAND_QUEUE,
+  MOVES,
   NAMED,
   PRODUCER,
   PRODUCER_6,
   QUIET,
   QUIET_CLUSTER,
   RAW_NATIVE,
+  NATIVE,
+  PROOF,
+  ROLE_CONSUMER,
+  ROLE_OBSERVER,
+  ROLE_OPERATOR,
   WIRE_4,
   WIRE_6,
 } from './rules.js';
@@ -36,9 +48,15 @@ it.each([
   ['A consumer', CONSUMER],
   ['A producer', PRODUCER],
   ['A producer for lanes', LANE_PRODUCER],
+  ['A producer of flows', FLOW_PRODUCER.filter((rule) => !LANE_PRODUCER.includes(rule))],
+  ['A durable producer', DURABLE],
   ['A raw native caller', RAW_NATIVE],
+  ['Role consumer', ROLE_CONSUMER],
+  ['Role operator', ROLE_OPERATOR],
+  ['Role observer', ROLE_OBSERVER],
 ])('%s', (name, rules) => {
-  expect(block(name).sort()).toEqual([...rules].sort());
+  // a selector has blanks of its own
+  expect(block(name).sort()).toEqual(rules.join(' ').split(' ').sort());
 });
 
 it('what comes on top', () => {
@@ -50,5 +68,9 @@ it('what comes on top', () => {
   expect(section).toContain(`cluster: ${named(CLUSTER)}`);
   expect(section).toContain(`as consumers are: ${named(NAMED)}`);
   expect(section).toContain(`list the queues: ${named(LISTS)}`);
+  expect(section).toContain(`obliterate. On wire 6 ${named([...NATIVE, ...PROOF])} besides`);
+  expect(section).toContain(`reads it by ${named(BRAND_OF_QUEUE)}, or brands it by ${named(MAY_BRAND_QUEUE)}`);
+  expect(section).toContain(`\`emq wire\`: ${named(LOOKS)}, and in a cluster ${named(LOOKS_CLUSTER)}`);
+  expect(section).toContain(`\`+get +eval\` and: ${named(MOVES)}`);
   expect(section).toContain(`quiet: ${named(QUIET)}, and in a cluster ${named(on(QUIET_CLUSTER, QUIET))}`);
 });

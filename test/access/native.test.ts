@@ -10,6 +10,7 @@ import { native } from '../../src/wire/executor.js';
 import { ask } from '../../src/parity/node.js';
 import { verbs } from '../conformance/verbs.js';
 import { jobCases } from '../parity/situations/jobs.js';
+import { laneCases } from '../parity/situations/lanes.js';
 import { workerCases } from '../parity/situations/worker.js';
 import { actsOf, titleOf, type Act } from './acts.js';
 import { NATIVE_VERBS, RAW_NATIVE } from './rules.js';
@@ -42,7 +43,8 @@ const limited = [
   ...['claim', 'complete'].flatMap((name) => actsOf(name, jobCases[name]!)),
   ...['take', 'release'].flatMap((name) => actsOf(name, workerCases[name]!)),
 ].filter(({ variant }) => /limits|a rate|token|turn|ceiling/.test(variant));
-const natives = [...verbs.filter(({ verb }) => NATIVE.has(verb)), ...limited].map(
+const batches = actsOf('take_batch', laneCases['take_batch']!, 'takeBatch');
+const natives = [...verbs.filter(({ verb }) => NATIVE.has(verb)), ...limited, ...batches].map(
   (act) => [titleOf(act), act] as const,
 );
 const others = verbs.filter(({ verb }) => !NATIVE.has(verb)).map((verb) => [titleOf(verb), verb] as const);
@@ -85,6 +87,7 @@ const NEEDS: Readonly<Record<string, readonly string[]>> = {
   claim: CLAIM,
   'claim (a lease of another executor)': CLAIM,
   'claim (a ghost)': CLAIM,
+  claimBatch: CLAIM,
   complete: COMPLETE,
   'complete (late, after a reap)': [...COMPLETE, 'pending'],
   'complete (in a lane)': [...COMPLETE, ...LANE, 'wake'],
@@ -116,11 +119,15 @@ const NEEDS: Readonly<Record<string, readonly string[]>> = {
   'take (the last token of a lane)': [...TAKE, ...TAKEN_LANE, ...RATE],
   'take (the first of three in the turn of a lane)': [...TAKE, ...TAKEN_LANE, 'wake'],
   'release (an active job of a queue at its ceiling)': [...RELEASE, 'wake'],
+  'takeBatch (one of two flat jobs)': [...TAKE, 'wake'],
+  'takeBatch (both jobs of a lane that has a rate)': [...TAKE, ...TAKEN_LANE, ...RATE],
+  'takeBatch (a lane with too few is passed over)': [...TAKE, ...TAKEN_LANE, 'wake'],
 };
 /** Keys that a scene writes, or only reads, where most do the other. */
 const WRITTEN: Readonly<Record<string, readonly string[]>> = {
   'claim (a job waits, and the queue has limits)': ['limiter'],
   'take (one of two flat jobs, and the queue has limits)': ['limiter'],
+  'takeBatch (one of two flat jobs)': ['limiter'],
   'take (the last token of a lane)': ['gwait'],
   'take (the first of three in the turn of a lane)': ['meta'],
 };
