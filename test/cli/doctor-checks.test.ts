@@ -105,7 +105,7 @@ test.each<[string, Facts, 4 | 6, RegExp[]]>([
     'wire 4 with the module',
     facts({}, { ...FOUR, missingCommands: { value: [] } }),
     4,
-    [/^warn module: .*not used.*mend: stop all clients, then SET \{emq\}:version echomq:6\.0\.0 by hand/],
+    [/^warn module: .*not used.*mend: emq wire upgrade moves it, under load too, and then connect with wire: 6/],
   ],
   [
     'wire 6 that lost its module',

@@ -15,7 +15,7 @@ describe('on private nodes', () => {
     const steps = json.slice(0, -1);
     expect(json.at(-1)).toEqual({ summary: { steps: steps.length, agree: true, differences: [] } });
     expect(new Set(steps.map((step) => step.path))).toEqual(
-      new Set(['happy path', 'failure fork', 'recovery', 'hand-back']),
+      new Set(['happy path', 'failure fork', 'recovery', 'hand-back', 'batch']),
     );
     for (const step of steps) {
       expect(step).toMatchObject({ agree: true, differences: [] });

@@ -39,7 +39,7 @@ describe.each(EXECUTORS)('the operator on %s', (_executor, wire) => {
 
   it('gives lanes, repeats and an admin the queue itself', () => {
     for (const Of of [Lanes, Repeats, Admin]) expect(new Of(jobs.wire, jobs).queue).toBe(jobs.queue);
-    expect(() => new Repeats(5 as unknown as Wire, 'q')).toThrow(/first argument of Repeats, a Connector/);
+    expect(() => new Repeats(5 as unknown as Wire, 'q')).toThrow(/first argument of Repeats is a Connector/);
   });
 
   it('is told of wrong input, before the wire', async () => {

@@ -130,7 +130,7 @@ describe.each(EXECUTORS)('reads on %s', (_executor, wire) => {
     expect(values.size).toBe(2 * results.length);
   });
 
-  it('a result that has no JSON form is refused with nothing written, and a job that is no child does not mind', async () => {
+  it('a result that has no JSON form is refused with nothing written, whether anybody would hear of it or not', async () => {
     const scene = new FlowScene(stage, 'results');
     const { children } = await scene.flows.add({ payload: 1, children: [{ payload: 2 }] });
     const child = await scene.take(children[0]?.id as string);
@@ -140,7 +140,8 @@ describe.each(EXECUTORS)('reads on %s', (_executor, wire) => {
     const { id } = await scene.jobs.enqueue(1);
     const plain = (await claimAll(scene.jobs)).get(id);
     if (plain === undefined) throw new Error('not claimed');
-    expect(await scene.jobs.complete(plain, { result: 1n })).toBe('completed');
+    await stage.refused('EMQ_INPUT', () => scene.jobs.complete(plain, { result: 1n }));
+    expect(await scene.jobs.complete(plain, { result: 1 })).toBe('completed');
   });
 
   function sorted<T extends { readonly id: string }>(list: readonly T[]): T[] {

@@ -69,6 +69,13 @@ describe('COMMAND', () => {
     const keys = (...command: string[]) => told(['COMMAND', 'GETKEYS', ...command]);
     expect(await keys('EMQ.CLAIM', '3', 'p', 'a', 'b', '30000')).toEqual(['p', 'a', 'b']);
     expect(await keys('EMQ.TAKE', '4', 'p', 'r', 'a', 'b', '30000', '5', 'both')).toEqual(['p', 'r', 'a', 'b']);
+    expect(await keys('EMQ.CLAIM.BATCH', '3', 'p', 'a', 'b', '30000', '5')).toEqual(['p', 'a', 'b']);
+    expect(await keys('EMQ.TAKE.BATCH', '4', 'p', 'r', 'a', 'b', '30000', '5', '1', 'flat')).toEqual([
+      'p',
+      'r',
+      'a',
+      'b',
+    ]);
     expect(await keys('EMQ.RELEASE', '3', 'a', 'p', 'r', 'id', '1', 'b')).toEqual(['a', 'p', 'r']);
     expect(await keys('EMQ.COMPLETE', '2', 'a', 'r', 'id', '1', 'b')).toEqual(['a', 'r']);
     expect(await keys('EMQ.FAIL', '4', 'a', 's', 'd', 'r', 'id', '1', '0', '1', 'e', 'b')).toEqual([
@@ -105,7 +112,9 @@ describe('COMMAND', () => {
     });
     expect(names).toEqual([
       ['numkeys', 'pending', 'active', 'base', 'lease'],
+      ['numkeys', 'pending', 'active', 'base', 'lease', 'size'],
       ['numkeys', 'pending', 'ring', 'active', 'base', 'lease', 'count', 'source'],
+      ['numkeys', 'pending', 'ring', 'active', 'base', 'lease', 'size', 'min', 'source'],
       ['numkeys', 'active', 'pending', 'row', 'id', 'token', 'base'],
       ['numkeys', 'active', 'row', 'id', 'token', 'base'],
       ['numkeys', 'active', 'schedule', 'dead', 'row', 'id', 'token', 'delay', 'max', 'error', 'base'],

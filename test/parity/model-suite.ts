@@ -37,7 +37,7 @@ class RandomStep implements fc.AsyncCommand<object, Bout> {
 }
 
 /** Draws sequences and plays them on the nodes. Rejects with the shortest sequence that failed. */
-async function play(nodes: readonly TestNode[], options: BoutOptions, { runs, steps }: Amount): Promise<number> {
+export async function play(nodes: readonly TestNode[], options: BoutOptions, { runs, steps }: Amount): Promise<number> {
   let taken = 0;
   const step = fc.noShrink(fc.nat(2 ** 32 - 1)).map((drawn) => new RandomStep(drawn));
   const property = fc.asyncProperty(

@@ -35,14 +35,16 @@ const natives = Object.values(transitions).flatMap((transition) =>
   'native' in transition ? [{ name: transition.name, command: transition.native }] : [],
 );
 
-test('all six commands are here', () => {
+test('all eight commands are here', () => {
   expect(natives.map(({ command }) => command)).toEqual([
     'EMQ.CLAIM',
+    'EMQ.CLAIM.BATCH',
     'EMQ.TAKE',
     'EMQ.RELEASE',
     'EMQ.COMPLETE',
     'EMQ.FAIL',
     'EMQ.STALLED.CHECK',
+    'EMQ.TAKE.BATCH',
   ]);
 });
 

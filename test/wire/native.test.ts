@@ -67,7 +67,7 @@ describe('one server', () => {
     await server.admin.set('{emq}:version', 'echomq:4.0.0');
     const error = await errorOf(connect(), 'EMQWIRE');
     expect(error.reason).toBe(
-      'EMQWIRE node is echomq:4.0.0, needs echomq:6.0.0: connect with wire: 4, or move the node (emq doctor says how)',
+      'EMQWIRE node is echomq:4.0.0, needs echomq:6.0.0: connect with wire: 4, or move it (emq wire upgrade)',
     );
   });
 
@@ -166,7 +166,8 @@ describe('a cluster', () => {
     const claiming = connector.run(claim(queue));
     const refusals = async () => {
       const stats = await Promise.all([from, to].map(({ admin }) => admin.info('errorstats')));
-      return stats.map((text) => Number(/errorstat_TRYAGAIN:count=(\d+)/.exec(text)?.[1] ?? 0)).reduce((a, b) => a + b);
+      const counts = stats.flatMap((text) => [...text.matchAll(/errorstat_(?:TRYAGAIN|ASK):count=(\d+)/g)]);
+      return counts.reduce((sum, [, count]) => sum + Number(count), 0);
     };
     await expect.poll(refusals).toBeGreaterThan(1);
     for (const { admin } of [to, from]) await admin.call('CLUSTER', 'SETSLOT', slot, 'NODE', String(toId));

@@ -13,7 +13,12 @@ const RANGES = [
 export class TestCluster {
   private constructor(readonly nodes: readonly TestServer[]) {}
 
-  static async start(...args: string[]): Promise<TestCluster> {
+  static start(...args: string[]): Promise<TestCluster> {
+    return TestCluster.startEach(() => args);
+  }
+
+  /** The same with arguments of its own for each node. */
+  static async startEach(argsOf: (node: number) => readonly string[]): Promise<TestCluster> {
     const settings = [
       '--cluster-enabled',
       'yes',
@@ -22,7 +27,7 @@ export class TestCluster {
       '--cluster-config-file',
       'nodes.conf',
     ];
-    const nodes = await Promise.all(RANGES.map(() => TestServer.start(...settings, ...args)));
+    const nodes = await Promise.all(RANGES.map((_, i) => TestServer.start(...settings, ...argsOf(i))));
     const cluster = new TestCluster(nodes);
     for (const [i, [first, last]] of RANGES.entries()) {
       const { admin } = cluster.node(i);

@@ -4,7 +4,8 @@
 import { runInNewContext } from 'node:vm';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { asError, cut, ERROR_BYTES, errorText, partOf } from '../../src/worker/failure.js';
+import { cut, ERROR_BYTES } from '../../src/queue/bounds.js';
+import { asError, errorText, partOf } from '../../src/worker/failure.js';
 import { ODD_VALUES } from './support/odd-values.js';
 
 describe('asError', () => {
@@ -58,6 +59,8 @@ describe('errorText', () => {
     expect(errorText(new Error('é'.repeat(9_000)))).toHaveLength(4096);
     // three bytes a character: 4095 is the most
     expect(errorText(new Error('€'.repeat(9_000)))).toHaveLength(4095);
+    // it shows that there was more
+    expect(errorText(new Error('€'.repeat(9_000))).toString()).toMatch(/^€{1363} \[cut\]$/);
   });
 });
 

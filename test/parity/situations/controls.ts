@@ -157,6 +157,7 @@ const obliterate: Cases = {
           paused(n),
           cmd('RPUSH', `${n.b}flow:outbox`, `\0cancel\0${n.id}\0why`),
           cmd('HSET', `${n.b}flow:cancel:${n.id}`, n.other, ''),
+          cmd('ZADD', `${n.b}flow:landed`, '5', n.other),
         ],
         ...obliterateCall(n, 'force'),
         touches: { ...sets, ...touch(n, { 'flow:outbox': 'list', 'flow:poison': 'list', 'flow:landed': 'zset' }) },

@@ -5,6 +5,7 @@
  * Invariants: a transition of the table that has no entry here fails those suites.
  * Does not: send anything.
  */
+import { auditCases } from './audit.js';
 import { controlCases } from './controls.js';
 import { flowCases } from './flows.js';
 import { jobCases } from './jobs.js';
@@ -29,4 +30,5 @@ export const cases: Readonly<Record<string, Cases>> = {
   ...laneCases,
   ...repeatCases,
   ...controlCases,
+  ...auditCases,
 };

@@ -320,6 +320,14 @@ const flowLanded: Cases = {
       touches: ofRow(n, ROOT, { '': 'hash', ':children': 'hash' }),
       counters: [[`${n.b}job:${ROOT}`, 'landing']],
     },
+    {
+      name: 'the last that had to land',
+      setup: held(n, { [n.id]: '+far', [n.other]: '' }, { landing: '1' }),
+      keys: [`${n.b}job:${ROOT}`],
+      args: [n.id, NODE],
+      touches: ofRow(n, ROOT, { '': 'hash', ':children': 'hash' }),
+      counters: [[`${n.b}job:${ROOT}`, 'landing']],
+    },
   ],
   refusals: () => [],
 };

@@ -85,7 +85,7 @@ export const ODD_VALUES: readonly OddValue[] = [
   { what: 'a frozen Error', make: () => Object.freeze(new Error('cold')), says: /^cold$/ },
   { what: 'an AggregateError', make: () => new AggregateError([new Error('a')], 'many'), says: /^many$/ },
   { what: 'a DOMException', make: () => new DOMException('stop', 'AbortError'), says: /^stop$/ },
-  { what: 'a huge message', make: () => new Error('x'.repeat(5_000_000)), says: /^x{4000,}$/ },
+  { what: 'a huge message', make: () => new Error('x'.repeat(5_000_000)), says: /^x{4000,}( \[cut\])?$/ },
   { what: 'a message of NULs', make: () => new Error('\0\0'), says: /^\0\0$/ },
   { what: 'a lone surrogate', make: () => new Error('a\ud800b'), says: /^a.b$/s },
 ];
