@@ -25,8 +25,8 @@ import { checkRate, type Rate } from './rate.js';
 import type { RunAt } from './run-at.js';
 import { QueueRunner } from './runner.js';
 
-/** Mending a lane costs the server twice what looking at one does. */
-const MEND_STEP = 50;
+/** Mending a lane costs the server several times what looking at one does. */
+const MEND_STEP = 25;
 
 /** A job in a lane: the lane is an argument of its own. */
 export type LaneEnqueueOptions = Omit<EnqueueOptions, 'group'>;

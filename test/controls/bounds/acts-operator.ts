@@ -10,7 +10,7 @@ import { act, HOUR, type Act, type Words, type World } from './world.js';
 
 const MANY = 100;
 /** Lanes that are mended in one step. */
-const MENDED = 50;
+const MENDED = 25;
 const REPEATS = 10_000;
 
 /** Groups that nothing else knows. */
@@ -27,7 +27,7 @@ async function alone(w: World): Promise<string> {
 /** The last lanes of the ring are mended, after `change`: by so many is the ring longer then. */
 function mended(what: string, by: number, change: (w: World, groups: readonly string[]) => readonly Words[]): Act {
   let length = 0;
-  return act(`fifty lanes that ${what}`, t.laneMend, {
+  return act(`${MENDED} lanes that ${what}`, t.laneMend, {
     input: async (w) => {
       const groups = await w.raw.lrange(w.k.ring, -MENDED, -1);
       await w.commands(change(w, groups));
