@@ -31,6 +31,8 @@ type Of<T extends Content['type']> = Extract<Content, { type: T }>;
 /** A keyspace that is worked on, at one instant, as one executor would. */
 export class Ground {
   readonly keys: Keys;
+  /** Counters of outcomes as this call has left them. */
+  readonly counted = new Map<Bytes, number>();
   readonly #set = new Map<Bytes, Set<Bytes>>();
   readonly #strings = new Set<Bytes>();
 
