@@ -1,4 +1,4 @@
-/* What the six commands share.
+/* What the commands share.
  *
  * A command runs in two halves. The first half only looks: it parses, checks the caller's rights, the fence, the key
  * types and the transition's own conditions, and plans what will change. Any refusal happens there, so a refused call
